@@ -10,7 +10,7 @@ from whyidle.reports._findings_page import serious_findings
 from whyidle.reports._line_table import MOST_ROWS
 from whyidle.reports._next_steps import NextStep
 from whyidle.reports._relative_paths import shorten_paths
-from whyidle.reports._report import report_parts, screen_parts
+from whyidle.reports._report import STEP_ROWS, report_parts, screen_parts
 from whyidle.reports._sections import Commands, Paragraph, Part
 from whyidle.reports._text_page import Colours
 from whyidle.reports._text_sections import render_text
@@ -41,8 +41,11 @@ def render(
     if full:
         parts = [*report_parts(diagnosis), Commands(next_steps)]
         return render_text(parts, width=width, colours=colours)
-    for most in range(MOST_ROWS, -1, -1):
-        parts = screen_parts(diagnosis, next_steps, most)
+    # two lines of the step are worth more than the second command, but for how to undo a fix
+    fewest = next_steps if diagnosis.detail.fixed else next_steps[:1]
+    sizes = [(most, next_steps) for most in range(MOST_ROWS, 1, -1)]
+    for most, commands in [*sizes, *((most, fewest) for most in range(STEP_ROWS, -1, -1))]:
+        parts = screen_parts(diagnosis, commands, most)
         text = render_text(parts, width=width, colours=colours)
         if text.count("\n") <= SCREEN:
             break
