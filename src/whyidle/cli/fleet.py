@@ -32,7 +32,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
             name,
             help=title.rstrip("."),
             description=f"{title}\n\n{text}".strip(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=parser.formatter_class,
             allow_abbrev=False,
         )
         sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")

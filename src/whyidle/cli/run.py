@@ -103,7 +103,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_parse_memory,
         help="with --look memory: report whether the job would fit on a device such as 24GB, "
         "h100, a100-40gb or rtx4090 (even if it runs on a CPU now), with which batch and on how "
-        "many ranks; ends the job after {STEPS_FOR} steps unless --stop-after is given",
+        f"many ranks; ends the job after {STEPS_FOR} steps unless --stop-after is given",
     )
     add_option(group, "--plan", "; the report lists which ones took effect", type=Path)
     group.add_argument(

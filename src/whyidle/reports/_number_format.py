@@ -6,7 +6,6 @@ import re
 from typing import Final
 
 from whyidle.model.diagnosis import (
-    Consent,
     Evidence,
     Finding,
     Interval,
@@ -15,15 +14,10 @@ from whyidle.model.diagnosis import (
     ProposedFix,
     Removal,
 )
+from whyidle.model.fix import CONSENTS
 from whyidle.model.number_text import has_only_low_end
 
 NONE = "–"
-CONSENTS: Final[dict[Consent, str]] = {
-    "none": "same numbers",
-    "rounding": "rounding or random order may differ",
-    "numerics": "lowers numeric precision",
-    "convergence": "may change learning",
-}
 EVALUATION: Final = "evaluation.interval_factor"
 _CODES = re.compile(r"^P\d+( and P\d+)*(: |$)")
 
