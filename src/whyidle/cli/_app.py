@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from whyidle.cli._options import OMITTED, arrange_words
+from whyidle.cli._options import OMITTED, add_command, arrange_words
 from whyidle.errors import UsageError, WhyidleError
 from whyidle.version import __version__
 
@@ -187,16 +187,7 @@ def parser(some: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     verbs = root.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="verb")
     for verb in some:
         module = import_module(f"whyidle.cli.{verb}")
-        title, _, text = (module.__doc__ or "").partition("\n\n")
-        sub = verbs.add_parser(
-            verb,
-            help=title.rstrip("."),
-            description=f"{title}\n\n{text}".strip(),
-            formatter_class=_Help,
-            allow_abbrev=False,  # words of a watched command must not match our options
-        )
-        sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")
-        module.prepare(sub)
+        sub = add_command(verbs, verb, module, _Help)
         sub.set_defaults(run=module.run, options=list(sub._option_string_actions))
     return root
 

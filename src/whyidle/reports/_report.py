@@ -280,7 +280,8 @@ def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:
     """The outcome again, in a few words, for whoever sees the end first; and what to do next."""
     verdict = diagnosis.verdict
     named = next((one for one in diagnosis.findings if one.cause == verdict.cause), None)
-    why = named.title if named else STATES[verdict.state][1]
+    seen = verdict.headline.partition(",")[0] if verdict.state == "starved" else ""
+    why = named.title if named else seen or STATES[verdict.state][1]
     place = f" ({words.format_place(named.where[0])})" if named and named.where else ""
     text = summarize_outcome(diagnosis) or f"{verdict.state.upper()}: {why}{place}"
     return Section("", [Paragraph(text, tone="strong", rows=1), Commands(next_steps, brief=True)])
