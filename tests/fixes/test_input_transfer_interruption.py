@@ -211,4 +211,4 @@ def test_what_decodes_is_not_told_to_work_on_whole_arrays(media):
 @pytest.mark.parametrize("waits", [True, False])
 def test_more_workers_than_cores_are_explained_where_they_wait(waits):
     told = plan("loader-workers", workers=12, waits=waits).summary
-    assert ("they mostly wait, so they may outnumber the cores" in told) is waits
+    assert ("loading mostly waits, so workers may outnumber cores" in told) is waits
