@@ -81,7 +81,8 @@ def format_interval(lost: Interval) -> str:
 def overlap_remark(finding: Finding) -> str:
     """A remark on the cost of a finding whose fix may also gain time beside it."""
     most = format_percent(finding.best_saving)
-    return f", up to {most} with related time" if finding.exceeds_bucket else ""
+    more = finding.exceeds_bucket and most != format_percent(finding.lost.high)
+    return f", up to {most} with related time" if more else ""
 
 
 def format_speedup(predicted: Predicted | None) -> str:

@@ -201,10 +201,8 @@ def setting(diagnosis: Diagnosis, *, brief: bool = False) -> list[Part]:
     """What was recorded, and how the ranks compare; unless ``brief``, beside the key numbers."""
     steps, device = diagnosis.steps, diagnosis.device
     facts = ["" if brief else diagnosis.recording.title] if diagnosis.recording else []
-    if brief or steps.mean_s is None:
-        facts.append(describe_steps(diagnosis))
-    elif steps.detected_by:
-        facts.append(f"steps detected by {steps.detected_by}")
+    detected = f"steps detected by {steps.detected_by}" if steps.detected_by else ""
+    facts.append(describe_steps(diagnosis) if brief or steps.mean_s is None else detected)
     if brief and diagnosis.utilization.busy is not None:
         facts.append(f"device busy {words.format_percent(diagnosis.utilization.busy)}")
     if brief and steps.samples_per_s:
