@@ -129,7 +129,7 @@ def _list_symptoms() -> str:
     lines = [
         "# Causes by symptom",
         "",
-        "What you observe, and the causes that it can have. Made from source by `make docs`. "
+        "Symptoms and their possible causes. Made from source by `make docs`. "
         "`whyidle run` and `whyidle explain` tell these causes apart.",
         "",
     ]

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from whyidle.cli._cause_pages import (
-    CONSENTS,
     by_family,
     describe_needs,
     fixes_of_cause,
@@ -16,6 +15,7 @@ from whyidle.cli._cause_pages import (
 )
 from whyidle.cli._predictor_legend import HEADING, predictor_legend
 from whyidle.model.cause import Cause
+from whyidle.model.fix import CONSENTS
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -7,8 +7,7 @@ import inspect
 import sys
 
 from whyidle import catalog
-from whyidle.cli._cause_pages import CONSENTS
-from whyidle.model.fix import Fix
+from whyidle.model.fix import CONSENTS, Fix
 from whyidle.model.knobs import ENVIRONMENT
 
 EVERY_VARIABLE = "env.*"

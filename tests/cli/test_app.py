@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -264,13 +266,97 @@ def test_a_shell_completes_commands_and_options(shell, capsys, monkeypatch):
     assert "whyidle[completion]" in capsys.readouterr().err
 
 
-def test_bash_completes_the_files_of_a_command(tmp_path: Path, capsys):
-    with pytest.raises(SystemExit):
-        main(["--completion", "bash"])
-    (tmp_path / "train.py").touch()
-    asked = "COMP_WORDS=(whyidle run tr); COMP_CWORD=2; _shtab_whyidle whyidle tr run"
-    lines = [capsys.readouterr().out, asked, 'echo "${COMPREPLY[@]}"']
+COMPLETES = [
+    ("whyidle ru", "run"),
+    ("whyidle run --lo", "--look"),
+    ("whyidle run --look mod", "model"),
+    ("whyidle fleet rep", "report"),
+    ("whyidle run tr", "train.py"),
+]
+"""what is typed before the tabulator, and what the shell makes of its last word"""
+
+
+@pytest.fixture(scope="module")
+def completions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the completion of each shell, and a script to complete."""
+    folder = tmp_path_factory.mktemp("completions")
+    for shell, name in (("bash", "bash"), ("zsh", "_whyidle"), ("fish", "fish")):
+        command = [sys.executable, "-m", "whyidle", "--completion", shell]
+        done = subprocess.run(command, capture_output=True, check=True, cwd=folder)
+        (folder / name).write_bytes(done.stdout)
+    (folder / "train.py").touch()
+    return folder
+
+
+def _shell_output(folder: Path, *command: str) -> str:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
     done = subprocess.run(
-        ["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, check=True
+        command, cwd=folder, capture_output=True, text=True, timeout=60,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "dumb"}, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.mark.parametrize(("typed", "meant"), COMPLETES)
+def test_bash_completes(typed: str, meant: str, completions: Path):
+    words = typed.split()
+    asked = f"""source ./bash
+COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}
+_shtab_whyidle whyidle {words[-1]} {words[-2]}
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    assert meant in _shell_output(completions, "bash", "-c", asked).splitlines()
+
+
+@pytest.mark.parametrize(("typed", "meant"), COMPLETES)
+def test_fish_completes(typed: str, meant: str, completions: Path):
+    said = _shell_output(
+        f"source ./fish; complete -C '{typed}'", completions, "fish", "--no-config"
     )
-    assert done.stdout == b"train.py\n"
+    assert meant in [line.partition("\t")[0] for line in said.splitlines()]
+
+
+def test_zsh_completes(completions: Path):
+    script = r"""zmodload zsh/zpty && zpty z zsh -f -i
+zpty -w z 'PS1=; fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; setopt no_beep'
+zpty -w z 'complete() { zle complete-word; print -r -- "<$BUFFER>" }; zle -N complete'
+zpty -w z "bindkey '^I' complete; print REA''DY"
+zpty -r z said '*READY*'
+for typed in "$@"; do
+    zpty -w -n z $'\x15'$typed$'\t'
+    zpty -r z said '*<*>*' && print -r -- ${${said##*<}%%>*}
+done
+zpty -d z
+"""
+    (completions / "ask").write_text(script)
+    asked = [typed for typed, _ in COMPLETES]
+    lines = _shell_output(completions, "zsh", "-f", "ask", *asked).splitlines()
+    assert [line.split()[-1] for line in lines] == [meant for _, meant in COMPLETES]
+
+
+def test_examples_of_the_help_fit_a_narrow_terminal():
+    long = "    whyidle watch --once --fail-on-state idle-held    exit with status 3 if unused"
+    assert list(_app._arrange_example(long, 60)) == [
+        "  whyidle watch --once --fail-on-state idle-held",
+        " " * 30 + "exit with status 3 if unused",
+    ]
+    assert list(_app._arrange_example("    whyidle runs        list the runs", 60)) == [
+        "  whyidle runs                list the runs"
+    ]
+
+
+def test_the_help_of_all_commands_is_text(capsys: pytest.CaptureFixture[str], monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    verbs = _app.verbs_of(_app.parser())
+    actions = _app.verbs_of(verbs["fleet"])
+    for parser in (*verbs.values(), *actions.values()):
+        said = parser.format_help()
+        assert not re.search(r"\{[A-Z]+_[A-Z]+\}", said), parser.prog  # a value that is missing
+        prose = [
+            line
+            for line in said.splitlines()
+            if not line.startswith(("usage", "  whyidle", "    "))
+        ]
+        assert all(len(line) <= 80 for line in prose), parser.prog
+        assert not re.search(r"^whyidle ", said, re.MULTILINE), parser.prog

@@ -206,6 +206,6 @@ def test_the_last_command_shows_the_gain_as_the_last_two_runs_do(fix):
 def test_the_page_holds_the_patch_and_the_commands(fix, tmp_path):
     patch = SourcePatch("--- train.py\n", {}, (), UserFiles(tmp_path, (), None, (), ()))
     fix("--html", "fix.html", handed=PatchCheck(patch, None, "", is_writable=True))
-    page = (tmp_path / "fix.html").read_text(encoding="utf-8")
+    page = (tmp_path / "fix.html").read_text(encoding="utf-8").replace("\xa0", " ")
     for text in ("--- train.py", "git apply", "whyidle run --plan plan.toml", "72.0 ms → 36.0 ms"):
         assert text in page

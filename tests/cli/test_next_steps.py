@@ -54,6 +54,7 @@ def test_a_command_that_failed_is_not_first_told_to_be_run_again(watched, status
     (place,) = [i for i, (command, _) in enumerate(steps) if "whyidle fix" in command]
     assert place == (0 if first else len(steps) - 1)
     assert steps[place][1].startswith("try" if first else "when the command no longer fails")
+    assert any("--html" in command for command, _ in steps) is first  # a report of one screen
 
 
 def test_a_job_whose_fixes_were_tried_is_compared_with_what_it_became(fixed):

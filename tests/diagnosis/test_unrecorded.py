@@ -30,7 +30,7 @@ def job(**settings):
         ({"bursts": {"bursts": [], "off": "closed", "needs_s": 56.3}}, "takes 56.3 s of training"),
         ({"bursts": {"off": "closed", "put_off": "anomaly mode is on"}}, ": anomaly mode is on"),
         ({"bursts": {"off": "closed", "looks": True}}, "too few steps were watched"),
-        ({"bursts": {"bursts": [], "off": "the job has a profiler of its own"}}, "of its own"),
+        ({"bursts": {"bursts": [], "off": "the job uses its own profiler"}}, "its own profiler"),
     ],
 )
 def test_it_is_said_where_nobody_looked_at_what_it_computes(settings, why):

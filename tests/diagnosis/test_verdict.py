@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from whyidle import catalog
+from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
+from whyidle.diagnosis.verdict import _mention_other_work
 from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Fleet
@@ -131,5 +133,8 @@ def test_a_line_that_logs_most_of_the_time_is_told_where_nothing_proves_it_needl
         job.work(at, ms(40))
         job.backward("/job/train.py(2): <module>", ms(10))
         job.step("/job/train.py(3): <module>", ms(5))
-    verdict = diagnose_job([job.timeline()]).verdict
+    timeline = job.timeline()
+    verdict = diagnose_job([timeline]).verdict
     assert "72% of the step in logging (train.py:8)" in verdict.headline
+    asked = Facts(replace(timeline, framework="jax"))
+    assert "(train.py:8, which may wait for earlier steps)" in _mention_other_work(asked)

@@ -206,3 +206,9 @@ def test_python_of_the_user_s_own_is_not_told_to_decode():
 def test_what_decodes_is_not_told_to_work_on_whole_arrays(media):
     assert ("decode" in plan("cheaper-transforms", media=media).summary) == bool(media)
     assert plan("whole-arrays", media=media) is None
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_more_workers_than_cores_are_explained_where_they_wait(waits):
+    told = plan("loader-workers", workers=12, waits=waits).summary
+    assert ("loading mostly waits, so workers may outnumber cores" in told) is waits

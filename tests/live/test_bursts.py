@@ -190,7 +190,7 @@ print(len([e for e in own.events() if e.name.startswith("Optimizer.step")]), bur
         (ENDED, 3, "True\n", "closed"),
         (FORKED, 0, "0 False\n", "a fork"),
         (LATE, 0, "False False\n", "a step took too long"),
-        (OWN, 0, "5 the job uses a profiler of its own\n", "the job uses a profiler of its own"),
+        (OWN, 0, "5 the job uses its own profiler\n", "the job uses its own profiler"),
     ],
 )
 def test_a_burst_that_is_in_the_way_is_taken_down(watching, text, status, out, why):

@@ -44,7 +44,7 @@ def test_an_option_that_is_set_gets_the_new_value():
     ("line", "why"),
     [
         ("fit(x.map(decode))", "longer expression"),
-        ("ds = x.map(decode).with_options(mine)", "options of its own"),
+        ("ds = x.map(decode).with_options(mine)", "its own options"),
         ("ds = x.map(decode); options = 1", "taken"),
     ],
 )

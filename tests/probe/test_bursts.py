@@ -346,7 +346,7 @@ def test_never_while_the_profiler_is_refused_or_busy(run, monkeypatch):
 
 def test_the_job_s_own_profiler_comes_first(run):
     profiler = run.begin()
-    run.bursts.forbid_bursts("the job uses a profiler of its own")
+    run.bursts.forbid_bursts("the job uses its own profiler")
     assert not profiler.running
     assert profiler.stays
     assert run.told["bursts"][0]["state"].startswith("abandoned")

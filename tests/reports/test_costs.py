@@ -15,7 +15,7 @@ RENDER = [html.render, markdown.render, lambda told: everything(told, width=400)
 
 
 @pytest.mark.parametrize("render", RENDER, ids=["html", "markdown", "terminal"])
-@pytest.mark.parametrize(("high", "said"), [(0.2, True), (0.24, False)])
+@pytest.mark.parametrize(("high", "said"), [(0.2, True), (0.2255, False), (0.24, False)])
 def test_a_fix_that_may_win_more_than_the_finding_costs_is_said_to(
     build, finding, render, high, said
 ):

@@ -112,6 +112,19 @@ def test_the_same_bytes_each_time(full, build):
     assert render(full) == render(build())
 
 
+def test_a_line_of_code_in_a_heading_stays_together_and_so_do_number_and_unit(full):
+    verdict = replace(full.verdict, headline="No workers: 5 ms at train.py:33 (x = f(y[i]) / 255)")
+    shown = render(replace(full, verdict=verdict))
+    assert 'train.py:33 <span class="whole">(x = f(y[i]) / 255)</span></h1>' in shown
+    assert "10.6\xa0ms" in shown
+
+
+def test_key_numbers_are_told_once(full):
+    told = " ".join(Reader(render(full)).words)
+    assert "steps detected by" in told
+    assert "5 steps of" not in told
+
+
 @pytest.mark.parametrize("count", [0, 1])
 def test_few_findings(build, finding, count):
     found = [finding()][:count]

@@ -11,7 +11,8 @@ from whyidle.reports.markdown import render
 def test_what_an_issue_needs(full):
     text = render(full)
     assert text.startswith("### **starved** · plain\n")
-    assert "5 steps of 10.6 ms (95th percentile 12.0 ms) after 1 warm-up step" in text
+    assert "in 5 steady steps, 95th percentile 12.0 ms" in text
+    assert text.count("10.6 ms") == 1
     assert "| **Input**: waiting for the next batch | 20% |" in text
     assert "- **costs** **10 to 20%** of the step" in text
     assert "**where** `plain:12 in plain (rank 0)`" in text

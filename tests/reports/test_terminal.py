@@ -240,3 +240,10 @@ def test_values_of_one_setting_are_one_entry_with_the_whole_gain():
     assert "loader.workers 0 -> 16" in text
     assert "15x as fast" in text
     assert text.count("KEPT loader-workers") == 1
+
+
+def test_a_job_that_waits_for_no_known_cause_is_told_for_what_at_the_end(full):
+    headline = "The CPU waits for the other ranks 39% of the time, 99% of it at line 23; no cause"
+    verdict = msgspec.structs.replace(full.verdict, state="starved", headline=headline, cause=None)
+    text = render(msgspec.structs.replace(full, verdict=verdict))
+    assert "STARVED: The CPU waits for the other ranks 39% of the time\n" in text

@@ -10,8 +10,8 @@ from whyidle.fix.loop import fix_document, optimize
 from whyidle.fix.loop.candidates import Candidate
 from whyidle.fix.loop.trial_result import TrialResult, declined_reason
 from whyidle.model.diagnosis import Edit, FixedJob, Predicted, SearchedValue, Trial
+from whyidle.model.fix import CONSENTS
 from whyidle.reports import html, markdown, terminal
-from whyidle.reports._number_format import CONSENTS
 from whyidle.reports._trial_outcomes import order_findings
 
 everything = partial(terminal.render, full=True)
@@ -217,7 +217,7 @@ def test_that_nothing_was_kept_is_said(full, render):
         return " ".join(render(msgspec.structs.replace(full, trials=list(trials))).split())
 
     assert "2 fixes tried, none kept" in shown(ONCE, ONCE, UNTRIED)
-    assert "1 fix known, none could be tried" in shown(UNTRIED)
+    assert "1 fix known, none could be tried: left to you" in shown(UNTRIED)
     assert "none kept" not in shown(KEPT, ONCE)
     assert "none could" not in shown()
 

@@ -300,7 +300,7 @@ KEEPING = "kept = []\n" + EAGER.replace(
         (EAGER, ""),
         (SEVERAL, "in a loop"),
         (UNTRACEABLE, "cannot be traced"),
-        (KEEPING, "effects of its own"),
+        (KEEPING, "side effects"),
     ],
 )
 def test_a_step_that_is_not_compiled_is_compiled_by_a_plan(run_job, tmp_path, script, why):

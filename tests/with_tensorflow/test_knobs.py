@@ -138,7 +138,7 @@ def test_layers_compute_in_a_narrow_type_unless_the_job_says_otherwise(turn):
     assert (layer.compute_dtype, layer.kernel.dtype) == ("bfloat16", "float32")
     assert ({*session.applied}, session.declined) == ({*edits}, {})
     keras.layers.Dense(1, dtype="float32")
-    assert "policy of its own: float32" in session.declined["autocast.dtype"]
+    assert "their own policy: float32" in session.declined["autocast.dtype"]
     session.undo_changes()
     assert keras.config.dtype_policy().name == "float32"
 

@@ -9,12 +9,12 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from whyidle.cli._options import arrange_words
+from whyidle.cli._options import OMITTED, add_command, arrange_words
 from whyidle.errors import INTERRUPTED, UsageError, WhyidleError
 from whyidle.version import __version__
 
@@ -68,17 +68,29 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Help in the width of the terminal: paragraphs are wrapped, examples stay as they are."""
+    """Help in the width of the terminal: paragraphs are wrapped, examples have two columns."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=24, width=min(_columns() - 1, 100))
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        paragraphs = (
-            part if "\n  " in f"\n{part}" else textwrap.fill(part, width, initial_indent=indent)
+        return "\n\n".join(
+            "\n".join(line for row in part.splitlines() for line in _arrange_example(row, width))
+            if "\n  " in f"\n{part}"
+            else textwrap.fill(part, width, initial_indent=indent)
             for part in text.split("\n\n")
         )
-        return "\n\n".join(paragraphs)
+
+
+def _arrange_example(row: str, width: int) -> Iterator[str]:
+    """A command, and what it does: wrapped beside it, or on the next line where it is long."""
+    command, _, meaning = row.strip().partition("   ")
+    column = min(45, width // 2)
+    said = textwrap.wrap(meaning.strip(), width - column)
+    start = f"{'  ' if row[:1] == ' ' else ''}{command}"
+    beside = f"{start:{column}}" if said and len(start) + 2 <= column else ""
+    yield beside + said.pop(0) if beside else start
+    yield from (" " * column + line for line in said)
 
 
 class _Completion(argparse.Action):
@@ -96,6 +108,8 @@ class _Completion(argparse.Action):
             for action in verb._actions:
                 if action.nargs == argparse.REMAINDER:
                     action.metavar, action.help = "FILE", "the command"  # hidden ones are left out
+                if action in OMITTED:
+                    action.choices = OMITTED[action][0]
                 if {"PATH", "FILE", "DIR"} & set(re.split("[^A-Z]+", str(action.metavar))):
                     action.complete = shtab.FILE  # type: ignore[attr-defined]
         print(shtab.complete(parser, values))
@@ -172,16 +186,7 @@ def parser(some: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     verbs = root.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="verb")
     for verb in some:
         module = import_module(f"whyidle.cli.{verb}")
-        title, _, text = (module.__doc__ or "").partition("\n\n")
-        sub = verbs.add_parser(
-            verb,
-            help=title.rstrip("."),
-            description=f"{title}\n\n{text}".strip(),
-            formatter_class=_Help,
-            allow_abbrev=False,  # words of a watched command must not match our options
-        )
-        sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")
-        module.prepare(sub)
+        sub = add_command(verbs, verb, module, _Help)
         sub.set_defaults(run=module.run, options=list(sub._option_string_actions))
     return root
 

@@ -14,12 +14,6 @@ from whyidle.model.signals import SIGNALS
 _HEADING = re.compile(r"^(\S.*)\n-{3,}$", re.MULTILINE)
 _ITEM = re.compile(r"(?:[*-]|\d+\.) ")
 _CODE = "    "
-CONSENTS = {
-    "none": "same numbers",
-    "rounding": "same mathematics; rounding or random order may differ",
-    "numerics": "lowers numeric precision",
-    "convergence": "may change learning",
-}
 
 
 class Section(NamedTuple):

@@ -52,7 +52,8 @@ def _list_steps(
     if diagnosis.memory is not None and diagnosis.memory.peak and diagnosis.run.command:
         scale = shlex.join(["whyidle", "scale", "--to", "8", *diagnosis.run.command])
         steps = [(scale, "what limits it on 8 ranks")]
-    steps.append((f"{command.removesuffix(' --all')} --html why.html", "as an HTML page"))
+    if not (fix and failed):
+        steps.append((f"{command.removesuffix(' --all')} --html why.html", "as an HTML page"))
     fixed = diagnosis.detail.fixed
     if fixed is not None and fixed.run and before:
         steps.append((f"whyidle compare {before} {fixed.run}{store_option(store)}", "what changed"))
@@ -61,7 +62,7 @@ def _list_steps(
             (f"whyidle compare {before} AFTER{store_option(store)}", "after you have fixed it")
         )
     if fix and failed:  # its trials would fail as well
-        steps.append((fix, f"when the command no longer fails: {TRY}"))
+        steps.append((fix, "when the command no longer fails: try the fixes"))
     return steps
 
 

@@ -76,6 +76,22 @@ def add_option(
     return parser.add_argument(*names, help=meaning + detail, **(kind | how))
 
 
+def add_command(
+    parsers: argparse._SubParsersAction[Any], name: str, module: Any, formatter: Any
+) -> argparse.ArgumentParser:
+    """Add the command of a module, whose docstring is its help."""
+    sub: argparse.ArgumentParser = parsers.add_parser(
+        name,
+        help=module.__doc__.partition("\n")[0].rstrip("."),
+        description=module.__doc__.strip(),
+        formatter_class=formatter,
+        allow_abbrev=False,  # words of a watched command must not match our options
+    )
+    sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")
+    module.prepare(sub)
+    return sub
+
+
 def arrange_words(argv: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
     """The words of a verb as argparse reads them: with new spellings for old ones, the values of
     ``OMITTED`` that were left out, and the options of ``MIXED`` verbs before the command. Words of
@@ -114,6 +130,32 @@ def _respell(words: list[str], prog: str) -> None:
             return
 
 
+def parse_count(text: str) -> int:
+    """Read a number of 1 or more. Raises ArgumentTypeError."""
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more, not {text!r}")
+    return int(text)
+
+
+def parse_amount(text: str) -> float:
+    """Read an amount of money. Raises ArgumentTypeError."""
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < 1e9:
+        raise argparse.ArgumentTypeError(f"must be an amount, 0 or more, not {text!r}")
+    return amount
+
+
+def parse_states(text: str, known: Sequence[str]) -> list[str]:
+    """Read a list of ``known`` states. Raises ArgumentTypeError."""
+    states = text.split(",")
+    if unknown := [state for state in states if state not in known]:
+        raise argparse.ArgumentTypeError(f"unknown state {unknown[0]!r}: {', '.join(known)}")
+    return states
+
+
 def parse_seconds(text: str, least: float, most: float) -> float:
     """Read a number of seconds from ``least`` to ``most``. Raises ArgumentTypeError."""
     try:
@@ -128,7 +170,7 @@ def parse_seconds(text: str, least: float, most: float) -> float:
 def add_outputs(
     parser: argparse.ArgumentParser,
     forms: Sequence[str] = ("--json", "--html", "--markdown", "--export"),
-    everything: str = ": also minor findings and causes not checked",
+    everything: str = ", including minor findings and causes not checked",
 ) -> argparse._ArgumentGroup:
     """Add the output options; ``everything`` completes the help of --all ("": no such option)."""
     group = parser.add_argument_group("output")
@@ -174,7 +216,7 @@ def add_destinations(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--prometheus",
         metavar="[ADDRESS:]PORT",
-        help="serve metrics for Prometheus, to this machine only unless an address is named",
+        help="serve metrics for Prometheus, on this machine only unless an address is given",
     )
     group.add_argument(
         "--textfile", metavar="DIR", help="write metrics for node-exporter's textfile collector"

@@ -6,10 +6,11 @@ import argparse
 import shlex
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING
 
 from whyidle.cli._durations import parse_seconds
-from whyidle.cli._options import add_option
+from whyidle.cli._options import add_option, parse_states
 
 if TYPE_CHECKING:
     from whyidle.store.entry import Entry
@@ -39,20 +40,13 @@ def add_filters(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--verdict",
         metavar="STATES",
-        type=_parse_states,
+        type=partial(parse_states, known=STATES),
         help=f"only runs with these verdicts, separated by commas: {', '.join(STATES)}",
     )
     group.add_argument(
         "--device", metavar="TEXT", help="only runs on devices whose kind or name contains it"
     )
     add_period(group)
-
-
-def _parse_states(text: str) -> list[str]:
-    states = text.split(",")
-    if unknown := [state for state in states if state not in STATES]:
-        raise argparse.ArgumentTypeError(f"unknown verdict {unknown[0]!r}: {', '.join(STATES)}")
-    return states
 
 
 def _parse_words(text: str) -> list[str]:

@@ -1,11 +1,13 @@
 """List or mute alert rules, test where alerts go, or write a rule file for Prometheus.
 
-whyidle watch --alerts alerts.toml       evaluate and deliver alerts while watching
-whyidle alerts                           list the shipped rules
-whyidle alerts alerts.toml               check a file, and list its rules
-whyidle alerts --rules rules.yml         write the same rules for Prometheus
-whyidle alerts --mute idle-held --duration 2h    mute a rule or an alert for two hours
-whyidle alerts alerts.toml --test        send a test notice over every route
+    whyidle watch --alerts alerts.toml       evaluate and deliver alerts while watching
+    whyidle alerts                           list the shipped rules
+    whyidle alerts alerts.toml               check a file, and list its rules
+    whyidle alerts --rules rules.yml         write the same rules for Prometheus
+    whyidle alerts --mute idle-held --duration 2h    mute a rule or an alert for two hours
+    whyidle alerts alerts.toml --test        send a test notice over every route
+
+Rules and routes stand in one TOML file; without FILE the shipped rules apply.
 """
 
 from __future__ import annotations

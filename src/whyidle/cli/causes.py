@@ -85,6 +85,7 @@ def _print_table(page: Page) -> None:
 
 def _print_page(page: Page, cause: Cause) -> None:
     from whyidle.cli import _cause_pages, _predictor_legend
+    from whyidle.model.fix import CONSENTS
     from whyidle.reports._next_steps import next_commands
 
     page.write_blank_line()
@@ -96,8 +97,7 @@ def _print_page(page: Page, cause: Cause) -> None:
         page, "Evidence needed", [f"- {need}" for need in _cause_pages.describe_needs(cause)]
     )
     fixes = [
-        f"- {fix.id} ({_cause_pages.CONSENTS[fix.consent]}): "
-        f"{' '.join(_cause_pages.join_paragraphs(fix.doc))}"
+        f"- {fix.id} ({CONSENTS[fix.consent]}): {' '.join(_cause_pages.join_paragraphs(fix.doc))}"
         for fix in _cause_pages.fixes_of_cause(cause)
     ]
     _print_section(page, "Fixes", fixes or ["- none"])

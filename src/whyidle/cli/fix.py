@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _durations, _fix_results, _output
-from whyidle.cli._options import add_option, add_outputs, add_storage
+from whyidle.cli._options import add_option, add_outputs, add_storage, parse_amount
 from whyidle.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--patch", metavar="PATH", type=Path, help="file for the patch (default: fix.patch)"
     )
-    add_option(group, "--price", ", to report the savings", type=_parse_price)
+    add_option(group, "--price", ", to report the savings", type=parse_amount)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -116,16 +116,6 @@ def _parse_left(text: str) -> RemainingJob:
         forms = f"a number of steps (20000), or a time: {_durations.FORMS}"
         raise argparse.ArgumentTypeError(f"must be {forms}, not {text!r}")
     return RemainingJob(steps=value) if seconds is None else RemainingJob(seconds=seconds)
-
-
-def _parse_price(text: str) -> float:
-    try:
-        price = float(text)
-    except ValueError:
-        price = -1.0
-    if not 0.0 <= price < 1e6:
-        raise argparse.ArgumentTypeError(f"must be a number of 0 or more, not {text!r}")
-    return price
 
 
 def parse_resources(text: str) -> dict[str, float]:

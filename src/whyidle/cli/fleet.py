@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
+from whyidle.cli._options import add_command
 from whyidle.errors import UsageError
 
 ACTIONS = ("report", "jobs", "job", "digest", "act")
@@ -27,16 +28,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="subcommands", metavar="ACTION", dest="action")
     for name in ACTIONS:
         action = import_module(f"whyidle.cli._fleet.{name}")
-        title, _, text = (action.__doc__ or "").partition("\n\n")
-        sub = actions.add_parser(
-            name,
-            help=title.rstrip("."),
-            description=f"{title}\n\n{text}".strip(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")
-        action.prepare(sub)
+        sub = add_command(actions, name, action, parser.formatter_class)
         sub.set_defaults(run_action=action.run)
 
 

@@ -29,6 +29,7 @@ from whyidle.cli._options import (
     add_outputs,
     add_storage,
     list_destinations,
+    parse_count,
     store_of,
 )
 from whyidle.errors import OutputError, StoreError, UsageError, WhyidleError
@@ -70,11 +71,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--steps",
         metavar="N",
-        type=_parse_count,
+        type=parse_count,
         help="stop watching each process after N optimizer steps; the job continues",
     )
     detail = ", at the end of that step; the exit status is the command's, usually 130"
-    add_option(group, "--stop-after", detail, type=_parse_count)
+    add_option(group, "--stop-after", detail, type=parse_count)
     group.add_argument(
         "--profile",
         choices=("auto", "off"),
@@ -103,7 +104,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_parse_memory,
         help="with --look memory: report whether the job would fit on a device such as 24GB, "
         "h100, a100-40gb or rtx4090 (even if it runs on a CPU now), with which batch and on how "
-        "many ranks; ends the job after {STEPS_FOR} steps unless --stop-after is given",
+        f"many ranks; ends the job after {STEPS_FOR} steps unless --stop-after is given",
     )
     add_option(group, "--plan", "; the report lists which ones took effect", type=Path)
     group.add_argument(
@@ -123,12 +124,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="send the diagnosis to a whyidle server; WHYIDLE_TOKEN holds the token",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-
-
-def _parse_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more, not {text!r}")
-    return int(text)
 
 
 def _parse_memory(text: str) -> int:

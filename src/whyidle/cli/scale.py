@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from whyidle.cli import _output
 from whyidle.cli import run as run_verb
 from whyidle.cli._next_steps import store_option
-from whyidle.cli._options import add_option, add_outputs, add_store, store_of
+from whyidle.cli._options import add_option, add_outputs, add_store, parse_count, store_of
 from whyidle.errors import InputError, UsageError
 from whyidle.version import __version__
 
@@ -53,7 +53,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--per-node",
         metavar="N",
-        type=_parse_count,
+        type=parse_count,
         help="ranks on each node (default: the number of GPUs of this machine; without GPUs, all "
         "on one node)",
     )
@@ -67,7 +67,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--between", metavar="LINK", type=_parse_link, help=f"the network between nodes, {form}"
     )
-    add_option(parser, "--stop-after", f" (default: {STEPS})", type=_parse_count, default=STEPS)
+    add_option(parser, "--stop-after", f" (default: {STEPS})", type=parse_count, default=STEPS)
     parser.add_argument(
         "--run",
         metavar="RUN",
@@ -80,7 +80,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_ranks(text: str) -> list[int]:
-    ranks = {_parse_count(part) for part in text.split(",")}
+    ranks = {parse_count(part) for part in text.split(",")}
     if max(ranks) > MOST_RANKS:
         raise argparse.ArgumentTypeError(f"at most {MOST_RANKS} ranks, not {max(ranks)}")
     return sorted(ranks)
@@ -88,12 +88,6 @@ def _parse_ranks(text: str) -> list[int]:
 
 def _list_ranks(ranks: list[int]) -> str:
     return ",".join(str(number) for number in ranks)
-
-
-def _parse_count(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more, not {text!r}")
-    return int(text)
 
 
 def _parse_link(text: str) -> Link:

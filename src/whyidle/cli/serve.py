@@ -1,17 +1,15 @@
 """Serve the stored runs, this machine and its alerts as web pages.
 
-    whyidle serve                            pages at http://127.0.0.1:8470; prints an address
-                                             that signs you in
+    whyidle serve                            print the address of the pages, which signs you in
     whyidle serve --store A --store B        the runs of several stores, such as a team's disk
     whyidle serve --listen 0.0.0.0:8470      for other machines, too
-    whyidle serve login [--role viewer]      print another address of the running server, which
-                                             signs in, once
-    whyidle serve add-token ci --role uploader     make a token that may send runs
+    whyidle serve login [--role viewer]      print another such address, which works once
+    whyidle serve add-token ci --role uploader   create a token that may send runs
     whyidle serve tokens                     list the tokens
     whyidle serve revoke-token ci            remove a token and its sessions
 
-A viewer reads what it may see, an uploader can only send runs, an admin sees and changes
-everything. Needs the extra: pip install 'whyidle[serve]'.
+A viewer sees the runs that are visible to it, an uploader can only send runs, an admin sees and
+changes everything. Needs the extra: pip install 'whyidle[serve]'.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _durations, _next_steps, _output
-from whyidle.cli._options import add_option, add_outputs, add_store
+from whyidle.cli._options import add_option, add_outputs, add_store, parse_count
 from whyidle.errors import INTERRUPTED, OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--trials",
         metavar="N",
-        type=_parse_count,
+        type=parse_count,
         help=f"number of trials (default: {TRIALS}, or the whole grid)",
     )
     add_option(limits, "--budget", ": 90s, 2h (default: no limit)", type=_parse_time)
@@ -114,7 +114,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     limits.add_argument(
         "--parallel",
         metavar="N",
-        type=_parse_count,
+        type=parse_count,
         help="number of trials at a time; they share the cores (default: 1)",
     )
     jobs = parser.add_argument_group("trials")
@@ -143,12 +143,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_outputs(parser, ("--json", "--html"), ": every trial")
     add_store(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-
-
-def _parse_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more, not {text!r}")
-    return int(text)
 
 
 def _parse_time(text: str) -> float:

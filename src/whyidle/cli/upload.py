@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("runs", nargs="+", metavar="RUN... URL", help="runs, then the server")
-    detail = " (owner: whom the token is named after; default: as the server says)"
+    detail = " (owner: the user after whom the token is named; default: set by the server)"
     add_option(parser, "--visible", detail, choices=("owner", "group", "everyone"))
     add_quiet(parser)
     add_store(parser)

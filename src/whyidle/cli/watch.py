@@ -21,6 +21,7 @@ import pwd
 import sys
 import time
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from whyidle.cli._options import (
     add_store,
     list_destinations,
     parse_seconds,
+    parse_states,
     store_of,
 )
 from whyidle.errors import GateError, InputError, OutputError, UsageError
@@ -69,7 +71,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on-state",
         metavar="STATES",
-        type=_parse_states,
+        type=partial(parse_states, known=FAILING),
         help=f"exit with status 3 if a GPU or job is in one of these states: {', '.join(FAILING)}",
     )
     add_destinations(parser)
@@ -79,13 +81,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def _parse_interval(text: str) -> float:
     return parse_seconds(text, LEAST_S, MOST_S)
-
-
-def _parse_states(text: str) -> list[str]:
-    states = text.split(",")
-    if unknown := [state for state in states if state not in FAILING]:
-        raise argparse.ArgumentTypeError(f"unknown state {unknown[0]!r}: {', '.join(FAILING)}")
-    return states
 
 
 def run(args: argparse.Namespace) -> int:

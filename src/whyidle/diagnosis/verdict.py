@@ -222,10 +222,10 @@ def _mention_other_work(lead: Facts) -> str:
     for line in lead.lines[:1]:
         share = line.time / max(lead.scope.total, 1)
         if line.place and line.purpose not in TRAINING and share > MOSTLY:
-            file = (line.place.file or "").rpartition("/")[2]
-            return (
-                f", {share:.0%} of the step in {MEANINGS[line.purpose]} ({file}:{line.place.line})"
-            )
+            spot = f"{(line.place.file or '').rpartition('/')[2]}:{line.place.line}"
+            if lead.timeline.framework == "jax":  # what a compiled step gives is ready later
+                spot += ", which may wait for earlier steps"
+            return f", {share:.0%} of the step in {MEANINGS[line.purpose]} ({spot})"
     return ""
 
 

@@ -14,7 +14,7 @@ Bucket = Literal[
 BUCKETS: Final[tuple[Bucket, ...]] = get_args(Bucket)
 
 REASONS: Final[dict[str, tuple[Bucket, str]]] = {
-    "compute": ("compute", "useful kernels running"),
+    "compute": ("compute", "computing"),
     "collective": ("communication", "collective kernels without concurrent useful work"),
     "collective_call": ("communication", "host about to launch a collective, device idle"),
     "collective_wait": ("communication", "host blocked in a collective"),

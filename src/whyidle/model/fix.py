@@ -17,6 +17,12 @@ from whyidle.model.recording import Kind
 ANY_KIND: Final[frozenset[Kind]] = frozenset(get_args(Kind)) - {"graph_capture", "microbenchmark"}
 """what is captured into a graph runs later, and a microbenchmark is no job: nothing is to be fixed
 in their recordings"""
+CONSENTS: Final[dict[Consent, str]] = {
+    "none": "same numbers",
+    "rounding": "rounding or random order may differ",
+    "numerics": "lowers numeric precision",
+    "convergence": "may change learning",
+}
 TRAINING: Final[frozenset[Kind]] = frozenset({"training", "warm_up"})
 """for what only training has: gradients, their exchange, an optimizer, checkpoints"""
 

@@ -185,7 +185,7 @@ class InputFacts(ProofFacts):
     main: int | None = None  # threads that the training process should have beside its workers
     main_was: int | None = None
     variables: tuple[str, ...] = ()  # of the environment, that bind processes to cores
-    waits: bool = False  # whether a stage of a pipeline mostly waits itself
+    waits: bool = False  # whether what is to run side by side mostly waits itself
     parallel: bool = False  # whether it handles several elements at a time already
     interleaved: bool = False  # whether it reads several sources in turn
     pipeline: str = ""  # what a stage of tf.data does: ``python``, ``operators`` or ``waits``

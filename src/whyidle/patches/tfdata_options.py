@@ -55,7 +55,7 @@ def _add_options(
     holder = source.parent_of(chain)
     line = source.line_of(call)
     if "with_options" in source.code_of(chain):
-        edits.why.append(f"line {line} has options of its own")
+        edits.why.append(f"line {line} sets its own options")
     elif not isinstance(holder, cst.Assign | cst.Return) or not isinstance(
         statement, cst.SimpleStatementLine
     ):

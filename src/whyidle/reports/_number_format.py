@@ -6,7 +6,6 @@ import re
 from typing import Final
 
 from whyidle.model.diagnosis import (
-    Consent,
     Evidence,
     Finding,
     Interval,
@@ -15,15 +14,10 @@ from whyidle.model.diagnosis import (
     ProposedFix,
     Removal,
 )
+from whyidle.model.fix import CONSENTS
 from whyidle.model.number_text import has_only_low_end
 
 NONE = "–"
-CONSENTS: Final[dict[Consent, str]] = {
-    "none": "same numbers",
-    "rounding": "rounding or random order may differ",
-    "numerics": "lowers numeric precision",
-    "convergence": "may change learning",
-}
 EVALUATION: Final = "evaluation.interval_factor"
 _CODES = re.compile(r"^P\d+( and P\d+)*(: |$)")
 
@@ -87,7 +81,8 @@ def format_interval(lost: Interval) -> str:
 def overlap_remark(finding: Finding) -> str:
     """A remark on the cost of a finding whose fix may also gain time beside it."""
     most = format_percent(finding.best_saving)
-    return f", up to {most} with related time" if finding.exceeds_bucket else ""
+    more = finding.exceeds_bucket and most != format_percent(finding.lost.high)
+    return f", up to {most} with related time" if more else ""
 
 
 def format_speedup(predicted: Predicted | None) -> str:

@@ -23,7 +23,7 @@ class Look(NamedTuple):
 
 
 LOOKS: Final[dict[Bucket, Look]] = {
-    "compute": Look("Compute", "#019688", "useful kernels running"),
+    "compute": Look("Compute", "#019688", "the device computes"),
     "input": Look("Input", "#f39116", "waiting for the next batch"),
     "transfer": Look("Transfer", "#766e00", "exposed copies between host and device"),
     "host": Look("Host", "#ea1e48", "Python and the framework launching work"),

@@ -8,6 +8,7 @@ from typing import Final
 from whyidle.model.architecture import Architecture, LayerRow, LayerSwap
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, Finding
+from whyidle.model.fix import CONSENTS
 from whyidle.reports import _number_format as words
 from whyidle.reports._checklist import checklist_section
 from whyidle.reports._findings_page import (
@@ -252,7 +253,7 @@ def _trials(diagnosis: Diagnosis, most: int) -> Section:
     for trial in [trial for trial in tried if trial.kept][:most]:
         rows.append(Paragraph(describe_setting(trial), "kept", "good", rows=2))
         promise = f"predicted {format_prediction(trial)}" if trial.promised else ""
-        gain = [format_measurement(trial), promise, words.CONSENTS[trial.consent], trial.numerics]
+        gain = [format_measurement(trial), promise, CONSENTS[trial.consent], trial.numerics]
         rows.append(Paragraph("; ".join(filter(None, gain)), "    ", rows=2))
     for trial in [trial for trial in tried if not trial.kept][:most]:
         rows.append(Paragraph(f"{trial.fix}: {trial.why}", "not kept", rows=1))
@@ -279,7 +280,8 @@ def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:
     """The outcome again, in a few words, for whoever sees the end first; and what to do next."""
     verdict = diagnosis.verdict
     named = next((one for one in diagnosis.findings if one.cause == verdict.cause), None)
-    why = named.title if named else STATES[verdict.state][1]
+    seen = verdict.headline.partition(",")[0] if verdict.state == "starved" else ""
+    why = named.title if named else seen or STATES[verdict.state][1]
     place = f" ({words.format_place(named.where[0])})" if named and named.where else ""
     text = summarize_outcome(diagnosis) or f"{verdict.state.upper()}: {why}{place}"
     return Section("", [Paragraph(text, tone="strong", rows=1), Commands(next_steps, brief=True)])

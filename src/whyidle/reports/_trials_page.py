@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, FixedJob, ProposedFix, SearchedValue, Trial
+from whyidle.model.fix import CONSENTS
 from whyidle.model.number_text import has_only_low_end
 from whyidle.reports import _number_format as words
 from whyidle.reports._sections import (
@@ -85,7 +86,9 @@ def explain_no_gain(diagnosis: Diagnosis) -> str:
         before = f"{_count_fixes(len(done))} tried before, none kept{why and f': {why}'}"
         return "; ".join([*interrupted, before if done else "no fix was tried before"])
     if not tried:
-        return f"{_count_fixes(len(untried))} known, none could be tried for the reasons below"
+        why = collect_reasons(untried)
+        why = " for the reasons below" if ";" in why or not why else f": {why}"
+        return f"{_count_fixes(len(untried))} known, none could be tried{why}"
     why = collect_reasons(tried)
     return f"{_count_fixes(len(tried))} tried, none kept{why and f': {why}'}"
 
@@ -164,7 +167,7 @@ def _trial_card(trial: Trial) -> Card:
         ("search", format_search(trial)),
         ("gain", format_measurement(trial)),
         ("", f"predicted {format_prediction(trial)}" if trial.promised else ""),
-        ("changes", words.CONSENTS[trial.consent]),
+        ("changes", CONSENTS[trial.consent]),
         ("check", trial.numerics or ""),
         ("memory", format_memory(trial)),
         ("start", _format_startup_cost(trial)),

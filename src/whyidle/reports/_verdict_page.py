@@ -198,13 +198,14 @@ def _kernel_groups(diagnosis: Diagnosis) -> Paragraph | None:
 
 
 def setting(diagnosis: Diagnosis, *, brief: bool = False) -> list[Part]:
-    """What was recorded, in a sentence, and how the ranks compare."""
+    """What was recorded, and how the ranks compare; unless ``brief``, beside the key numbers."""
     steps, device = diagnosis.steps, diagnosis.device
     facts = ["" if brief else diagnosis.recording.title] if diagnosis.recording else []
-    facts.append(describe_steps(diagnosis, brief=brief))
-    if diagnosis.utilization.busy is not None:
+    detected = f"steps detected by {steps.detected_by}" if steps.detected_by else ""
+    facts.append(describe_steps(diagnosis) if brief or steps.mean_s is None else detected)
+    if brief and diagnosis.utilization.busy is not None:
         facts.append(f"device busy {words.format_percent(diagnosis.utilization.busy)}")
-    if steps.samples_per_s:
+    if brief and steps.samples_per_s:
         facts.append(f"{words.format_digits(steps.samples_per_s)} samples/s")
     if device.name:
         facts.append(f"{device.name}{f' × {device.count}' if device.count > 1 else ''}")
@@ -217,8 +218,8 @@ def setting(diagnosis: Diagnosis, *, brief: bool = False) -> list[Part]:
     return parts
 
 
-def describe_steps(diagnosis: Diagnosis, *, brief: bool = False) -> str:
-    """Number and length of the steps, and what told them apart unless ``brief``."""
+def describe_steps(diagnosis: Diagnosis) -> str:
+    """Number and length of the steps."""
     steps = diagnosis.steps
     if steps.mean_s is None and not diagnosis.run.duration_s:
         return "a state, without times"
@@ -230,7 +231,7 @@ def describe_steps(diagnosis: Diagnosis, *, brief: bool = False) -> str:
         text += f" (95th percentile {words.format_seconds(steps.p95_s)})"
     if steps.warmup:
         text += f" after {steps.warmup} warm-up step{'s' if steps.warmup != 1 else ''}"
-    return text if brief or not steps.detected_by else f"{text}, detected by {steps.detected_by}"
+    return text
 
 
 def _describe_ranks(diagnosis: Diagnosis) -> str:

@@ -7,11 +7,12 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from whyidle.errors import InputError
+from whyidle.model.fix import CONSENTS
 from whyidle.model.knobs import KNOBS, Knob, Setting, setting_problem
 from whyidle.model.number_text import has_only_low_end
 from whyidle.model.plan import SCHEMA, FixPlan, PlannedFix, Speedup
@@ -24,12 +25,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-CHANGES: Final = {
-    "none": "changes no number",
-    "rounding": "may change the rounding and the order of random numbers",
-    "numerics": "lowers numeric precision",
-    "convergence": "may change how the model learns",
-}
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -59,7 +54,7 @@ def text_of(plan: FixPlan) -> str:
 
 def _fix_lines(number: int, fix: PlannedFix) -> list[str]:
     lines = [f"# {number}. {_toml_comment(fix.summary or fix.fix)}", f"#    {_gain_comment(fix)}"]
-    lines += [f"#    {CHANGES[fix.consent]}", "[[fix]]"]
+    lines += [f"#    {CONSENTS[fix.consent]}", "[[fix]]"]
     lines += [f"fix = {_toml_value(fix.fix)}", f"consent = {_toml_value(fix.consent)}"]
     lines += [f"enabled = {_toml_value(fix.enabled)}"]
     lines += [f"summary = {_toml_value(fix.summary)}"] if fix.summary else []
@@ -194,8 +189,8 @@ def _check_schema(schema: object, name: str) -> None:
 
 
 def _check_consent(consent: object, where: str) -> None:
-    if isinstance(consent, str) and consent not in CHANGES:
-        allowed = ", ".join(f'"{word}" ({meaning})' for word, meaning in CHANGES.items())
+    if isinstance(consent, str) and consent not in CONSENTS:
+        allowed = ", ".join(f'"{word}" ({meaning})' for word, meaning in CONSENTS.items())
         raise InputError(
             f"{where} cannot be applied.",
             why=f"Its `consent` is {_toml_value(consent)}, which is not a consent class.",

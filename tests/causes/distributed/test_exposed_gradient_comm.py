@@ -42,6 +42,16 @@ def test_what_overlapping_wins_is_what_the_twin_shows(transfer):
     assert covers(proof, twin_speedup(sick, ddp(transfer, overlap=True)))
 
 
+@pytest.mark.parametrize(
+    ("buckets", "told"), [(1, "1 collective per step"), (4, "4 collectives per step")]
+)
+def test_the_headline_counts_the_collectives(buckets, told):
+    headline = judge(CAUSE, ddp(4_000, buckets=buckets)).headline
+    verb, whose = ("costs", "its") if buckets == 1 else ("cost", "their")
+    assert headline.startswith(f"{told} (all-reduce) {verb} ")
+    assert headline.endswith(f"none of {whose} time overlaps with computation")
+
+
 def test_hidden_collectives_are_no_finding():
     proof = judge(CAUSE, ddp(1_500, overlap=True))
     assert proof is None or proof.high < 0.05

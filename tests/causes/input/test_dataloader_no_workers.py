@@ -9,6 +9,7 @@ from imagined import MS, Imagined, finding
 from cured_twins import covers, judge, judge_all, twin_speedup
 from watched_run import add_facts, loader_facts
 from whyidle import catalog
+from whyidle.fixes.advice import input as advice
 from whyidle.model.loader_tables import BATCH, ROW, Loading
 from whyidle.model.process_facts import LoaderFacts
 from whyidle.model.timeline import HostKind
@@ -270,7 +271,7 @@ def table(making=S, rows=1024):
 def test_a_table_is_taken_by_one_index_for_each_batch():
     proof = judge("dataloader-no-workers", table())
     plan = catalog.load_fixes()["batched-lookup"].decide(proof)
-    assert "BatchSampler(RandomSampler(dataset), 1024" in plan.summary
+    assert "BatchSampler(loader.sampler, loader.batch_size, loader.drop_last)" in plan.summary
     removed = proof.facts.removed
     assert removed.low <= 6 / 1.45 <= removed.high
     assert removed.high <= 1 / (1 - proof.high) * 1.001
@@ -281,17 +282,19 @@ def test_what_is_no_table_or_has_no_batches_is_not_indexed(odd):
     assert not judge("dataloader-no-workers", table(**odd)).facts.table_rows
 
 
-def test_one_index_for_each_batch_gives_the_same_batches():
+@pytest.mark.parametrize("kind", ["shuffled", "in order", "of two ranks"])
+@pytest.mark.parametrize("drop", [False, True])
+def test_one_index_for_each_batch_gives_the_same_batches(kind, drop):
     torch = pytest.importorskip("torch")
     data = torch.utils.data
-    rows = data.TensorDataset(torch.randn(100, 3), torch.arange(100))
-    sampler = data.BatchSampler(data.RandomSampler(rows), 8, drop_last=False)
-    loaders = (
-        data.DataLoader(rows, batch_size=8, shuffle=True),
-        data.DataLoader(rows, batch_size=None, sampler=sampler),
-    )
+    rows = data.TensorDataset(torch.randn(101, 3), torch.arange(101))
+    ranks = data.DistributedSampler(rows, num_replicas=2, rank=1)
+    order = {"sampler": ranks} if kind == "of two ranks" else {"shuffle": kind == "shuffled"}
+    loader = data.DataLoader(rows, batch_size=8, drop_last=drop, **order)
+    names = {"dataset": rows, "loader": loader}
+    proposed = eval(f"DataLoader(dataset, {advice.WHOLE_BATCHES})", vars(data) | names)
     drawn = []
-    for loader in loaders:
+    for loader in (names["loader"], proposed):
         torch.manual_seed(0)
         drawn.append([batch for _ in range(2) for batch in loader] + [torch.rand(1)])
     for one, other in zip(*drawn, strict=True):

@@ -263,7 +263,7 @@ def test_what_the_budget_does_not_reach_is_said_in_seconds(tmp_path):
     job.healing.budget_s = 2.0
     found = job.heal()
     assert not found.judged
-    assert "needs about 4 s, 2 s were left (--budget 1m)" in found.passed[0].why
+    assert "needs about 4 s, and 2 s of the budget are left (--budget 1m)" in found.passed[0].why
     assert found.enough_s == 60.0
 
 
@@ -305,7 +305,10 @@ def test_with_something_kept_what_is_needed_counts_the_last_checks(tmp_path):
     job.healing.budget_s = 4.6
     found = job.heal()
     assert kept(found) == ["loader-workers"]
-    assert "needs about 6 s with the final checks, 5 s were left" in found.passed[0].why
+    assert (
+        "needs about 6 s with the final checks, and 5 s of the budget are left"
+        in found.passed[0].why
+    )
 
 
 @pytest.mark.parametrize(("promised", "tried"), [(1.2, False), (1.4, True)])

@@ -168,7 +168,7 @@ def test_random_numbers_of_its_own_are_noticed(turn):
 def test_a_generator_that_the_dataset_holds_is_reason_enough(turn):
     session = turn(EDIT)
     run(Slow(own=random.Random(1)))  # it draws from it once in a blue moon
-    assert "random generator of its own: dataset.own" in session.declined["dataset.cache"]
+    assert "its own random generator: dataset.own" in session.declined["dataset.cache"]
     assert not session.applied
 
 

@@ -37,7 +37,7 @@ def gpu_too_big_for_job(facts: Facts) -> Proof | None:
     GPM counters over the steps in scope give the mean share of active multiprocessors, and NVML the
     peak memory as a share of the card's. At least 80 % of the step is useful compute (or NVML
     reports running kernels, where none were recorded), so idleness does not explain the low use.
-    The finding is a remark: no step becomes faster.
+    The finding is only a note: no step becomes faster.
 
     What looks alike
     ----------------

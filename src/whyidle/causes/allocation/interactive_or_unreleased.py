@@ -41,7 +41,7 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
     fifths of its stack samples; or it waits in the code of a debugger, a prompt or a notebook; or
     the process never trained, waited for most of its life, and was not ended by an error. If the
     wait after the last step is more than half of the recording, shares refer to the whole
-    recording; otherwise the finding is a remark. The prediction is the time for which the device
+    recording; otherwise the finding is only a note. The prediction is the time for which the device
     would be free: no step becomes faster.
 
     What looks alike

@@ -127,13 +127,13 @@ def _predict_fewer_exchanges(job: Job, half: float, needed: float) -> Predicted:
 
 def _make_headline(seen: Exposure, held: float) -> str:
     kind = max(seen.kinds, key=lambda name: seen.kinds[name]).replace("_", "-")
-    count = f"{seen.calls:.3g} collective{'' if round(seen.calls) == 1 else 's'} per step"
+    ending, verb, whose = ("", "costs", "its") if round(seen.calls) == 1 else ("s", "cost", "their")
     mostly = "mostly " if len(seen.kinds) > 1 else ""
     hidden = "none" if seen.hidden_ratio < LITTLE_HIDDEN else f"{seen.hidden_ratio:.0%}"
     waiting = "" if seen.is_waiting_known else ", including waits for other ranks"
     return (
-        f"{count} ({mostly}{kind}), {hidden} of their time overlapped with computation, hold up "
-        f"{held:.0%} of the step{waiting}"
+        f"{seen.calls:.3g} collective{ending} per step ({mostly}{kind}) {verb} {held:.0%} of the "
+        f"step{waiting}; {hidden} of {whose} time overlaps with computation"
     )
 
 

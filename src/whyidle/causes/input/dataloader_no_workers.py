@@ -47,7 +47,7 @@ from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
 
 NAMES = (
-    "Workers would not pay off, but loading in the training process",
+    "Loading in the training process, where workers would not pay off,",
     "The DataLoader has no workers: loading",
 )
 LEFT = 0.1
@@ -174,6 +174,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             cheaper=predict_cheaper_samples(blocked) if left > LEFT else None,
             hidden_by_workers=left <= LEFT,
             compute=1.0 if facts.on_cpu else facts.bucket_share("compute"),
+            waits=mostly_waits(facts),
             media=decodes_media(facts, windows),
             storage=storage_library(facts, windows),
             function=making[0].function if making else None,

@@ -137,6 +137,7 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
             workers=workers.best_workers,
             was=workers.count,
             bound=workers.loads_bound,
+            waits=workers.waits_for_storage,
             most_workers=most_workers(facts, workers.count, waits=workers.waits_for_storage),
             **describe_worker_samples(facts, own),
         ),

@@ -41,13 +41,13 @@ OLDEST = 2
 def python_gc_pauses(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Python examines all its objects for garbage while the GPU waits; either automatically, because
-    many objects are alive, or because the program calls ``gc.collect()`` in its loop.
+    Python's garbage collector examines all objects while training waits; either automatically,
+    because many objects are alive, or because the program calls ``gc.collect()`` in its loop.
 
     Why it costs
     ------------
-    A full collection of a large heap takes 50 ms to 2 s on the thread that launches the GPU's work.
-    With many ranks a different one is late every time, and all wait for it.
+    A full collection of a large heap takes 50 ms to 2 s on the training thread. With many ranks a
+    different one is late every time, and all wait for it.
 
     How it is detected
     ------------------

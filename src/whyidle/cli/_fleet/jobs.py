@@ -1,7 +1,9 @@
 """List jobs and how their GPU-hours were used, those with the most waste first.
 
-whyidle fleet jobs --ledger slurm --meter prometheus:http://prom:9090 --user alice
-whyidle fleet jobs --ledger slurm --meter parquet:history/ --most 0 --json -
+    whyidle fleet jobs --ledger slurm --meter prometheus:http://prom:9090 --user alice
+    whyidle fleet jobs --ledger slurm --meter parquet:history/ --most 0 --json -
+
+GPU-hours are divided into the same states as in `whyidle fleet report`.
 """
 
 from __future__ import annotations

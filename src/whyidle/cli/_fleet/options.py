@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli._durations import parse_seconds
-from whyidle.cli._options import add_option, add_quiet
+from whyidle.cli._options import add_option, add_quiet, parse_amount
 from whyidle.cli._progress_line import Progress
 from whyidle.errors import UsageError
 
@@ -48,7 +48,7 @@ def add_fleet_options(parser: argparse.ArgumentParser) -> None:
     form = {"metavar": "[TYPE=]PRICE", "action": "append", "default": [], "type": _parse_price}
     add_option(parser, "--price", ", of one type of GPU or of all others", **form)
     parser.add_argument(
-        "--energy-price", metavar="AMOUNT", type=_parse_amount, help="what a kilowatt-hour costs"
+        "--energy-price", metavar="AMOUNT", type=parse_amount, help="what a kilowatt-hour costs"
     )
     parser.add_argument("--currency", metavar="NAME", help="such as EUR")
     parser.add_argument(
@@ -88,17 +88,7 @@ def _parse_moment(text: str) -> datetime | timedelta:
 
 def _parse_price(text: str) -> tuple[str, float]:
     kind, _, amount = text.rpartition("=")
-    return kind, _parse_amount(amount)
-
-
-def _parse_amount(text: str) -> float:
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = -1.0
-    if not 0 <= amount < 1e9:
-        raise argparse.ArgumentTypeError(f"must be an amount, 0 or more, not {text!r}")
-    return amount
+    return kind, parse_amount(amount)
 
 
 def make_window(args: argparse.Namespace) -> Window:

@@ -234,7 +234,7 @@ def _no_time(session: TrialSession, arms: int, enough_s: float) -> str:
     needs, left = arms * session.arm_s, max(session.left_s, 0.0)
     last = " with the final checks" if session.kept_candidates else ""
     return (
-        f"not enough time: it needs about {needs:.0f} s{last}, {left:.0f} s were left "
+        f"a trial needs about {needs:.0f} s{last}, and {left:.0f} s of the budget are left "
         f"(--budget {enough_s / 60:.0f}m)"
     )
 

@@ -112,7 +112,7 @@ ADVICE = (
         doc="Use multiples of 8 (64 on A100 and later) for vocabulary, hidden sizes and batch. "
         "Mask the added rows; the shapes in checkpoints change.",
         summary="pad dimensions to multiples of 8, or better of 64",
-        consent="numerics",
+        consent="convergence",
         risk="added rows must not contribute to the loss; convert old checkpoints",
     ),
     advice(
@@ -133,7 +133,7 @@ ADVICE = (
         "momentum, weight decay and clipping do not take sparse gradients. Only the author can "
         "decide that.",
         summary=_use_sparse_gradients,
-        consent="numerics",
+        consent="convergence",
         risk="rows that are not read are no longer updated by moments; momentum, weight decay and "
         "clip_grad_norm_ do not take sparse gradients",
     ),

@@ -11,6 +11,10 @@ from whyidle.model.proof_facts import InputFacts
 OWN_CODE = (
     *("heavy-cpu-transform", "repeated-deterministic-preprocessing", "dataloader-no-workers"),
 )
+WHOLE_BATCHES = (
+    "batch_size=None, sampler=BatchSampler(loader.sampler, loader.batch_size, loader.drop_last)"
+)
+"""``loader`` is the one that the job has, with the order and the part of the data that it draws"""
 IDLE_DEVICE = 0.7
 """share of the step in which the device computes, below which it has time to prepare data"""
 
@@ -67,16 +71,15 @@ def _batched_lookup(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     if facts.table_rows:
         return (
-            "take each batch of the table by one index: give the loader batch_size=None and "
-            f"sampler=BatchSampler(RandomSampler(dataset), {facts.table_rows}, drop_last=False), "
-            "which draws the same batches as shuffle=True (SequentialSampler without it)"
+            f"take each batch of the table by one index: DataLoader(dataset, {WHOLE_BATCHES}), "
+            "which draws the same batches as the loader that it replaces"
         )
     in_rows = facts.looped or facts.kind == "table"
     if not (facts.per_sample and in_rows) or facts.kind == "text" or facts.removed is None:
         return None
     return (
-        f"make all samples once, as arrays, and a batch by one look-up instead of {facts.line} for "
-        "each sample: def __getitems__(self, rows): return self.x[rows], self.y[rows], with "
+        f"build all samples once, as arrays, and take each batch by one index, not by {facts.line} "
+        "for each sample: def __getitems__(self, rows): return self.x[rows], self.y[rows], with "
         "collate_fn=lambda batch: batch; if they do not fit into memory, compute each sample with "
         "array operations instead of a Python loop"
     )
@@ -149,10 +152,7 @@ def _whole_batches(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     loop = "iterate with ds.iter(batch_size=...) instead of row by row"
     if facts.library != "datasets":
-        loop = (
-            "have the loader ask for whole batches (batch_size=None, "
-            "sampler=BatchSampler(RandomSampler(ds), batch_size, drop_last=False))"
-        )
+        loop = f"have the loader ask for whole batches: DataLoader(ds, {WHOLE_BATCHES})"
     if facts.conversion == "objects":
         return (
             'let datasets make arrays instead of Python objects: ds = ds.with_format("torch") (or '
@@ -255,7 +255,7 @@ ADVICE = (
         "are expected to hide.",
         summary=_cheaper_transforms,
         predicted=_cheaper_gain,
-        consent="numerics",
+        consent="convergence",
         risk="interpolation differs between libraries; caching random augmentation freezes it",
     ),
     advice(

@@ -142,7 +142,7 @@ ADVICE = (
         "it is printed. Declines for other work. Only the author knows which metrics are sums.",
         summary=_count_along,
         consent="rounding",
-        risk="a metric that is not a sum over batches needs a state of its own",
+        risk="a metric that is not a sum over batches needs its own state",
     ),
     advice(
         *("joined-norms", "work-beside-training"),

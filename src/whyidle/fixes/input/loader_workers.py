@@ -44,7 +44,7 @@ def loader_workers(proof: Proof) -> Proposal | None:
     )
     if facts.device_work:
         risk = "the dataset launches kernels, which a forked worker cannot do; " + risk
-    summary = "{edits}"
+    summary = "{edits}" + "; loading mostly waits, so workers may outnumber cores" * facts.waits
     if workers is None:
         summary = "use more workers, at most one per core that this process may use, and {edits}"
     if facts.unfit:

@@ -78,7 +78,7 @@ def find_target(pid: int) -> TargetProcess:
     except (psutil.NoSuchProcess, OverflowError, ValueError) as error:
         raise InputError(
             f"There is no process {pid}.",
-            why="No process of this machine, or of this container, has that number.",
+            why="There is no process with this id on this machine or in this container.",
             hint="whyidle watch --once lists jobs that hold a GPU; pgrep -af python lists others.",
         ) from error
     if not command:

@@ -22,7 +22,7 @@ from .wrapped_functions import set_attribute
 
 TRACERS = ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID", "NVTX_INJECTION64_PATH")
 """variables in the environment of a process that another tool traces"""
-OWN = "the job uses a profiler of its own"
+OWN = "the job uses its own profiler"
 OWN_CALLS = ("start", "start_trace", "start_server")
 """functions with which a job profiles itself, or lets others do so"""
 SAMPLES, SAMPLE_S = 4, 0.004

@@ -35,7 +35,7 @@ def set_policy(session: KnobSession, edits: dict[str, Any]) -> None:
         if layer.dtype_policy.name == name:
             session.record_applied(*edits)
         else:
-            own = f"the script gives layers a policy of its own: {layer.dtype_policy.name}"
+            own = f"the script gives layers their own policy: {layer.dtype_policy.name}"
             session.decline_knobs(edits, own)
 
     def make(original: Any) -> Any:

@@ -150,7 +150,7 @@ class SampleCache:
     def _begin_epoch(self, dataset: Any) -> None:
         self.looks = 0
         if source := find_generator(dataset):
-            self.drop_cache(f"the dataset has a random generator of its own: {source}")
+            self.drop_cache(f"the dataset has its own random generator: {source}")
             return
         try:
             now = hash_contents(dataset)

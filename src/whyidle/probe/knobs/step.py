@@ -23,9 +23,7 @@ COMPILE = "step.compile"
 INSTALLED = ("site-packages", "dist-packages")
 NO_FUNCTION = "no function of the job takes gradients uncompiled and is called by its name"
 IN_LOOP = "its function takes gradients in a loop"
-EFFECTS = (
-    "its Python has effects of its own in each step (output, lists, variables, random numbers)"
-)
+EFFECTS = "its Python code has side effects in each step (output, lists, variables, random numbers)"
 EFFECT_NAMES = frozenset({"print", "write", "append", "extend", "item", "tolist", "numpy"})
 """functions and methods that put out or keep what a step computed, or read it"""
 STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR")

@@ -169,7 +169,7 @@ def _new_options() -> Any:
 
 
 ENDS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    POOL: (_with_pool, "every pipeline of the job has a pool of its own")
+    POOL: (_with_pool, "every pipeline of the job has its own pool")
 }
 """knob -> what changes a dataset, and why that was not done"""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import singledispatch
 
@@ -33,6 +34,8 @@ from whyidle.reports._sections import (
 )
 
 _TILES_IN_A_ROW = 6
+_UNIT = re.compile(r"(?<=\d) (?=\w)")
+_CODE = re.compile(r"(.*:\d+ )(\(.*\))")
 
 
 def render_page(title: str, about: str, parts: Iterable[Part | None], version: str) -> str:
@@ -140,12 +143,18 @@ def inline(line: Line) -> Markup:
     return join_children(parts)
 
 
+def _keep_code_together(text: str) -> list[str | Markup]:
+    """A heading whose line of code, at its end, begins on a new line where it does not fit."""
+    code = _CODE.fullmatch(text)
+    return [code[1], tag("span", code[2], class_="whole")] if code else [text]
+
+
 def _headline(part: Headline) -> Markup:
     state = part.tone if part.tone in BADGES else {"good": "saturated", "bad": "failed"}.get(
         part.tone, "")  # fmt: skip
     badge = tag("p", tag("b", part.badge), class_=f"state {state}".strip()) if part.badge else None
     second = tag("p", part.second, class_="second") if part.second else None
-    heading = [badge, tag("h1", part.text), second]
+    heading = [badge, tag("h1", *_keep_code_together(part.text)), second]
     if part.accent is None:
         return tag("div", heading)
     return tag("div", heading, class_="verdict", style=f"--accent:{LOOKS[part.accent].colour}")
@@ -156,7 +165,7 @@ def render_tiles(tiles: list[tuple[str, str, str]]) -> Markup:
     rows = -(-len(tiles) // _TILES_IN_A_ROW)
     columns = -(-len(tiles) // max(rows, 1))
     shown = [
-        tag("div", tag("dt", title), tag("dd", value, tag("small", note)))
+        tag("div", tag("dt", title), tag("dd", _UNIT.sub("\u00a0", value), tag("small", note)))
         for title, value, note in tiles
     ]
     return tag("dl", *shown, class_="tiles", style=f"--columns:{max(columns, 4)}")
@@ -236,7 +245,7 @@ def _card(part: Card) -> Markup:
             [tag("span", inline(line)) for line in part.meta],
             class_="meta",
         ),
-        tag("h3", f"{part.number}. " if part.number else None, part.title),
+        tag("h3", f"{part.number}. " if part.number else None, *_keep_code_together(part.title)),
         render_parts(part.parts),
         class_=f"card {part.badge}",
         style=f"--accent:{look.colour}",

@@ -19,7 +19,7 @@ CALLS = (
     ("torch.cuda", "profiler", "start"),
 )
 """functions that a job calls to profile itself: (module, owner, name)"""
-WHY = "the job uses a profiler of its own"
+WHY = "the job uses its own profiler"
 
 
 def watch_profilers(events: Events, forbid: Callable[[str], None]) -> None:

@@ -71,7 +71,7 @@ class StepTape:
         from torch.overrides import TorchFunctionMode
 
         if self.torch._C._len_torch_function_stack():
-            raise NotReplayableError("the script runs in a torch function mode of its own")
+            raise NotReplayableError("the script uses its own torch function mode")
         tape = self
 
         class Mode(TorchFunctionMode):
