@@ -17,13 +17,25 @@ from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.lines.source_lines import frame_place, in_library
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.causes.host._modes import MODES, UNCOMPILED, Mode, active_share
+from whyidle.causes.host._modes import (
+    ALLOCATION_STACKS,
+    ALLOCATIONS,
+    MODES,
+    UNCOMPILED,
+    Mode,
+    active_share,
+)
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import HostFacts
 
-_COMPILING: dict[Mode, tuple[str, ...]] = {UNCOMPILED: ("compile",)}
+_ALSO: dict[Mode, tuple[str, ...]] = {
+    UNCOMPILED: ("compile",),
+    ALLOCATIONS: ("loader",),
+    ALLOCATION_STACKS: ("loader",),
+}
+"""what a mode slows down besides work and Python; workers are traced, too"""
 
 
 def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
@@ -74,8 +86,13 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
     beside = max(0.0, work - facts.share_of(spans))
     if facts.on_cpu and not mode.within:
         # JAX also compiles single operators where compilation is disabled
-        time = facts.time_of("compute", "python", *_COMPILING.get(mode, ()))
+        time = facts.time_of("compute", "python", *_ALSO.get(mode, ()))
         work, beside = facts.share_of(time), facts.share_of(time - spans)
+    if mode.operators and facts.burst and facts.burst.operators:
+        rows = facts.burst.operators
+        slow = sum(row.share for row in rows if mode.operators.search(row.name))
+        part = slow / max(sum(row.share for row in rows), 1e-9)
+        work, beside = work * part, beside * part
     least, most = share_bounds(facts, spans) if len(spans) else (0.0, 0.0)
     sampled = (least, facts.share_of(spans), most)
     # all sampled time is saved, and of the other work at most the class figure
@@ -105,7 +122,7 @@ def debugging_time(facts: Facts) -> Intervals:
 
 def _enabling_place(facts: Facts, mode: Mode) -> tuple[Place, ...]:
     """The user's line that switched the mode on; frames of a tracer's own program do not count."""
-    for text in facts.timeline.process.asked.get(mode.id, "").split(";"):
+    for text in facts.timeline.process.asked.get(mode.id.removesuffix("_stacks"), "").split(";"):
         place = frame_place(text, facts.rank)
         if place is not None and not in_library(place):
             return (place,)
