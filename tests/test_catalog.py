@@ -142,6 +142,7 @@ def test_a_plug_in_cannot_take_the_place_of_ours(install):
 
 
 PLUGINS = {
+    "publishers": "FAULTS = ()\ndef open(destination): ...\n",
     "causes": CAUSE,
     "fixes": """
 from whyidle.model.fix import Proposal, fix
@@ -185,6 +186,7 @@ def test_every_kind_is_loaded(install, kind):
         "sources": catalog.load_sources,
         "ledgers": catalog.load_ledgers,
         "meters": catalog.load_meters,
+        "publishers": catalog.load_publishers,
         "importers": catalog.load_importers,
         "exporters": catalog.list_exporters,
     }[kind]

@@ -25,6 +25,7 @@ from whyidle.model.cause import Cause
 from whyidle.model.fix import Fix
 from whyidle.model.fleet_rows import Ledger, Meter
 from whyidle.model.knobs import KNOBS, Knob
+from whyidle.model.live.publisher import PublisherModule
 from whyidle.model.live.suspicion import Suspicion
 from whyidle.model.patch import SourceForm
 from whyidle.model.plugin import Exporter, Importer
@@ -47,6 +48,7 @@ _KINDS: Final[Mapping[str, type]] = {
     "suspicions": Suspicion,
     "ledgers": ModuleType,
     "meters": ModuleType,
+    "publishers": ModuleType,
 }
 """kind of plug-in -> type of the object that an entry point in ``whyidle.KIND`` names"""
 _ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -55,6 +57,7 @@ _ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "sources": ("SIGNALS", "PERIOD_S", "probe", "open"),
     "ledgers": ("read",),
     "meters": ("read",),
+    "publishers": ("FAULTS", "open"),
 }
 """kind of plug-in -> attributes that such a module must have"""
 _FOLDERS: Final[Mapping[str, str]] = {
@@ -160,6 +163,11 @@ def load_ledgers() -> dict[str, Ledger]:
 def load_meters() -> dict[str, Meter]:
     """Load every meter of a fleet by name."""
     return _load_modules("meters")
+
+
+def load_publishers() -> dict[str, PublisherModule]:
+    """Load every publisher by name."""
+    return _load_modules("publishers")
 
 
 def _load_modules(folder: str) -> dict[str, Any]:

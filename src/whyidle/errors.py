@@ -21,6 +21,9 @@ Each message has three parts: what happened, why, and what to do next.
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""exit status after Ctrl-C: 128 plus the signal, as a shell reports it"""
+
 
 class WhyidleError(Exception):
     """Base of all errors that a user may see. ``exit_code`` is the exit status."""

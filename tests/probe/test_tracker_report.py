@@ -8,14 +8,17 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import standin
 
+from whyidle.machine.publishers import comet, mlflow
 from whyidle.probe.core.events import Events
 from whyidle.probe.core.recorder import Recorder
 from whyidle.probe.core.tracker_report import VARIABLE, WRITERS, install_tracker_report
 
+TRACKED = {"mlflow": mlflow.TRACKED, "comet": comet.TRACKED}
+
 
 @pytest.fixture
 def events(tmp_path, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setenv(VARIABLE, json.dumps(TRACKED))
     for name in ("mlflow", "comet_ml", *WRITERS):
         monkeypatch.delitem(sys.modules, name, raising=False)
     made = Events(Recorder(str(tmp_path)), standin.Framework())
@@ -66,7 +69,7 @@ def test_an_offline_experiment_of_comet(events, tmp_path, monkeypatch):
 
     put(monkeypatch, "comet_ml", get_running_experiment=OfflineExperiment)
     look(events)
-    assert reported(tmp_path) == {"comet": {"key": "k1", "offline": "1"}}
+    assert reported(tmp_path) == {"comet": {"key": "k1", "kind": "OfflineExperiment"}}
 
 
 def test_the_folder_of_tensorboard_s_first_writer(tmp_path, monkeypatch):
@@ -76,7 +79,7 @@ def test_the_folder_of_tensorboard_s_first_writer(tmp_path, monkeypatch):
 
     original = EventFileWriter.__init__
     put(monkeypatch, WRITERS[0], EventFileWriter=EventFileWriter)
-    monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setenv(VARIABLE, json.dumps(TRACKED))
     events = Events(Recorder(str(tmp_path)), standin.Framework())
     install_tracker_report(events)
     assert EventFileWriter(str(tmp_path / "runs"), max_queue=3).made == (str(tmp_path / "runs"), 3)

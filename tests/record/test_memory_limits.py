@@ -54,11 +54,16 @@ train(made, batch, steps)
 """
 JOBS = [
     ("linear", "AdamW", 2000, 64),
-    ("linear", "SGD", 256, 8000),
-    ("linear", "Adam", 1200, 2000),
     ("image", "AdamW", 0, 256),
     ("text", "AdamW", 0, 64),
-    ("sequence", "SGD", 0, 256),
+    *(
+        pytest.param(job, marks=pytest.mark.live)  # half a minute each
+        for job in (
+            ("linear", "SGD", 256, 8000),
+            ("linear", "Adam", 1200, 2000),
+            ("sequence", "SGD", 0, 256),
+        )
+    ),
 ]
 
 

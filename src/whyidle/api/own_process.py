@@ -13,15 +13,13 @@ from types import ModuleType, TracebackType
 from typing import Literal
 
 from whyidle.api.documents import Diagnosis
-from whyidle.errors import UsageError, WhyidleError
+from whyidle.errors import INTERRUPTED, UsageError, WhyidleError
 from whyidle.record.launcher import BOOT, CommandEnd, WatchLimits, command_environment
 from whyidle.record.recording_diagnosis import diagnose_recording, note_end, start_monitor
 from whyidle.store.entry import RECORDING, Entry
 from whyidle.store.location import locate_store
 
 Profile = Literal["auto", "off", "look"]
-INTERRUPTED = 130
-"""exit status after Ctrl-C"""
 PROBE = "_whyidle_probe"
 """module name of the probe"""
 

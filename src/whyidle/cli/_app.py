@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from whyidle.cli._options import arrange_words
-from whyidle.errors import UsageError, WhyidleError
+from whyidle.errors import INTERRUPTED, UsageError, WhyidleError
 from whyidle.version import __version__
 
 VERBS = (
@@ -39,9 +39,8 @@ VERBS = (
     "doctor",
 )
 """order of the help"""
-INTERRUPTED = 130
 BROKEN_PIPE = 141
-"""128 plus the signal, as a shell reports them"""
+"""128 plus the signal, as a shell reports it"""
 _CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """escape sequences in a job's output or in file names must not reach the terminal"""
 

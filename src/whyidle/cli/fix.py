@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _durations, _fix_results, _output
 from whyidle.cli._options import add_option, add_outputs, add_storage
-from whyidle.errors import UsageError
+from whyidle.errors import INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from whyidle.fix.loop.optimize import Optimized
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 LEAST_S, MOST_S = 20.0, 24 * 3600.0
 """bounds of --budget"""
 CLASSES = ("numerics", "convergence")
-INTERRUPTED = 130
-"""128 plus the signal, as a shell reports it"""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from whyidle.cli import _durations, _next_steps, _output
 from whyidle.cli._options import add_option, add_outputs, add_store
-from whyidle.errors import OutputError, UsageError
+from whyidle.errors import INTERRUPTED, OutputError, UsageError
 
 if TYPE_CHECKING:
     from whyidle.cli._tune_progress import TuneProgress
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 TRIALS = 20
 """default number of trials"""
 FOLDER = "searches"
-INTERRUPTED = 130
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:

@@ -17,14 +17,11 @@ from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.recording_checks import check_recordings
 from whyidle.analysis.steps.step_detection import AFTER
 from whyidle.diagnosis import (
-    _gradient_scaling,
     burst_evidence,
     device_timestamps,
-    lost_kernels,
     low_evidence,
-    other_programs,
-    slow_start,
     slowest_rank,
+    spoiled_measurement,
 )
 from whyidle.diagnosis.applicable_fixes import keep_applicable_fixes
 from whyidle.diagnosis.detail_tables import build_details
@@ -242,14 +239,14 @@ def _merge_instructions(texts: list[str]) -> str:
 
 
 def _coverage_summary(job: Job, bursts: Job | None, assumed: list[str]) -> Coverage:
-    spoils = [*other_programs.notes_on(job), *slow_start.notes_on(job), *lost_kernels.notes_on(job)]
+    spoils = spoiled_measurement.notes_on(job)
     notes = [
         *assumed,
         *notes_on(job),
         *burst_evidence.notes_on(job),
         *device_timestamps.notes_on(job),
     ]
-    notes += _gradient_scaling.notes_on(job)
+    notes += spoiled_measurement.note_skipped_steps(job)
     notes += notes_on_sources(job)
     for facts in job.ranks:
         source = facts.timeline.source

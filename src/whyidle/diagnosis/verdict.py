@@ -11,7 +11,7 @@ from whyidle.analysis.lines.sampled_lines import describe_place, lines_with_shar
 from whyidle.analysis.partition.unexplained_time import describe_unexplained
 from whyidle.analysis.ranks.job import Job
 from whyidle.diagnosis import device_timestamps, low_evidence
-from whyidle.diagnosis.lost_kernels import explain_lost_kernels
+from whyidle.diagnosis.spoiled_measurement import explain_lost_kernels
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Finding, State, Verdict

@@ -26,6 +26,8 @@ SECTIONS = (
 """headings of every cause's docstring, in this order"""
 LEAST_SHARE = 0.01
 """share of the step below which most causes are not reported"""
+MOST_PLACES = 3
+"""places in the user's source that a finding names"""
 NOTICEABLE = 0.03
 """the same where stack samples or single operators show the time: ordinary Python between calls,
 partly the framework's own, took 1.7 to 3.2 % of a healthy job"""

@@ -191,8 +191,8 @@ def test_a_job_that_hangs_is_ended_with_all_that_it_started(tmp_path):
 def test_a_shell_does_not_go_on_after_it(train):
     """Its next line may remove the machine."""
     inner, after = train.with_name("inner.sh"), train.with_name("after")
-    inner.write_text(f"{sys.executable} {train} 100000\ntouch {after}\n")
-    words = ["sh", "-c", f"bash {inner}; touch {after}; sleep 60"]
+    inner.write_text(f"'{sys.executable}' '{train}' 100000\ntouch '{after}'\n")
+    words = ["sh", "-c", f"bash '{inner}'; touch '{after}'; sleep 60"]
     found = run_arm(words, ArmRequest(steps=12, seconds=0.2), train.parent / "arm", Open())
     assert found.ending == "stopped"
     assert found.is_comparable

@@ -163,7 +163,7 @@ def test_a_process_without_python_is_an_error():
 
 def test_the_shell_that_started_the_look_runs_no_python_of_its_own(tmp_path: Path):
     """The look itself is Python, and a descendant of that shell."""
-    command = f"{sys.executable} -m whyidle attach $$ --seconds 3 --no-store; exit $?"
+    command = f"'{sys.executable}' -m whyidle attach $$ --seconds 3 --no-store; exit $?"
     words = ["sh", "-c", command]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 1

@@ -79,7 +79,7 @@ def test_children_with_a_command_of_their_own_are_told_from_forked_ones():
     text = (
         "import os, time\nos.fork() or time.sleep(30)\nos.wait() if os.fork() else time.sleep(30)\n"
     )
-    words = ["sh", "-c", f"{sys.executable} -c '{text}' & echo up; wait"]
+    words = ["sh", "-c", f"\"{sys.executable}\" -c '{text}' & echo up; wait"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as shell:
         assert shell.stdout is not None
         shell.stdout.readline()

@@ -13,7 +13,7 @@ import pytest
 from whyidle.errors import WhyidleError
 from whyidle.machine.publishers import wandb
 from whyidle.machine.watch.publisher_queue import QUEUED, PublisherThread, Publishing
-from whyidle.machine.watch.run_publishing import find_trackers
+from whyidle.machine.watch.run_publishing import TRACK, RunPublishing, find_trackers
 from whyidle.model.documents.watch_document import WatchedHost, WatchedMachine
 from whyidle.model.live.publisher import Destination
 
@@ -122,6 +122,25 @@ def test_trackers_that_a_job_reported(tmp_path: Path):
     (tmp_path / "7.trackers.json").write_text(json.dumps({"mlflow": {"run_id": "1"}}))
     (tmp_path / "8.trackers.json").write_text("{")
     assert find_trackers(tmp_path) == {"mlflow": {"run_id": "1"}}
+
+
+def test_a_tracker_of_another_package_is_asked_for_in_the_job(tmp_path: Path, monkeypatch):
+    (tmp_path / "diary.py").write_text(
+        "FAULTS = ()\nTRACKED = {'page': 'diary.open_page().number'}\ndef open(destination): ...\n"
+    )
+    installed = tmp_path / "diary-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: diary\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[whyidle.publishers]\ndiary = diary\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    publishing = RunPublishing(tmp_path, pytest.fail, {}, pytest.fail, track=True)
+    try:
+        tracked = json.loads(publishing.variables()[TRACK])
+    finally:
+        publishing.finish(None)
+    assert tracked["diary"] == {"page": "diary.open_page().number"}
+    assert tracked["mlflow"]["run_id"] == "mlflow.active_run().info.run_id"
+    assert tracked["textfile"] == {}
 
 
 def test_weights_and_biases_is_told_of_a_page_of_few_series():

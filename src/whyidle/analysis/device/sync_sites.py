@@ -12,10 +12,10 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.source_lines import in_library
+from whyidle.model.cause import MOST_PLACES
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 
-MOST_PLACES = 3
 RARE = 0.1
 """lines in a smaller share of the samples do not matter"""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from msgspec import Struct
 
 from whyidle.analysis.facts import Facts
@@ -13,10 +11,8 @@ from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.lines.step_by_line import StepLine
 from whyidle.analysis.steps.step_growth import find_growth
 from whyidle.model.buckets import Bucket
-from whyidle.model.cause import MOSTLY
+from whyidle.model.cause import MOST_PLACES, MOSTLY
 from whyidle.model.diagnosis import Place
-
-MOST_PLACES: Final = 3
 
 
 class ReportingWork(Struct, frozen=True):

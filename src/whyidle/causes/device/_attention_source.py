@@ -9,11 +9,10 @@ import numpy as np
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.integer_codes import used_codes
 from whyidle.analysis.lines.source_lines import in_library
+from whyidle.model.cause import MOST_PLACES
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
-
-MOST_PLACES = 3
 
 SWITCHES = {"framework": Role.OWN_ATTENTION, "models": Role.MODEL_LIBRARY_ATTENTION}
 """library -> role of the frames of its unfused attention"""

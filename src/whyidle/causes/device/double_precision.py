@@ -12,7 +12,7 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.device import _kernel_savings as savings
-from whyidle.model.cause import NOTICEABLE, Proof, cause
+from whyidle.model.cause import MOST_PLACES, NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import DeviceFacts
 
@@ -31,7 +31,6 @@ NAMES: Final = re.compile(
     r"(?:default_dtype|dtype|astype|\bto)\b.*\b(?:float64|double)\b"
 )
 """how sources ask for 64 bits"""
-MOST_PLACES = 3
 
 
 @cause(

@@ -14,11 +14,10 @@ from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.lines.source_lines import at_place
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.buckets import Bucket
-from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
+from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, MOSTLY, Proof
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
-MOST_PLACES = 3
 AHEAD = 8
 """steps that a host is ahead of its device: JAX holds back at 32 computations on a CPU"""
 

@@ -13,7 +13,7 @@ from whyidle.analysis.lines.source_lines import at_place, frame_place, own_frame
 from whyidle.analysis.sampling.share_error import sample_count
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps
-from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
+from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, MOSTLY, Proof
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
@@ -23,7 +23,6 @@ REMOVED: Final = (0.5, 0.95)
 """share of this Python that compiling it saves (careful, expected); at best all Python of the step
 goes. A step of which an eager optax update of 24 arrays took 87 % became 9.1 times as fast (JAX
 0.10, two cores)"""
-MOST_PLACES: Final = 3
 
 
 def prove_eager_operators(facts: Facts) -> Proof | None:

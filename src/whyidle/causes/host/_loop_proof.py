@@ -9,7 +9,7 @@ from whyidle.analysis.lines.operator_loops import OperatorLoop
 from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.model.cause import NOTICEABLE, Proof
+from whyidle.model.cause import MOST_PLACES, NOTICEABLE, Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
@@ -21,7 +21,6 @@ time was 1.55 to 2.24 in five loops of short operators (PyTorch 2.13, one core),
 the pass by forward time errs by a fifth, and padding costs something"""
 LEFT = 0.05
 """part that stays when one call replaces hundreds"""
-MOST_PLACES = 3
 
 
 def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:

@@ -9,9 +9,9 @@ from whyidle.analysis.lines.costly_calls import CostlyCall, find_costly_call
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds, unseen_python
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._cpu_jobs import REMOVED
-from whyidle.causes.host._loop_proof import CAREFUL, MOST_PLACES
+from whyidle.causes.host._loop_proof import CAREFUL
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.cause import NOTICEABLE, Proof, cause
+from whyidle.model.cause import MOST_PLACES, NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role

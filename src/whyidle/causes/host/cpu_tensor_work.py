@@ -10,7 +10,7 @@ from whyidle.analysis.arrays import I64
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
@@ -18,7 +18,6 @@ from whyidle.model.proof_facts import HostFacts
 REMOVED = (0.5, 0.97, 1.0)
 """share of the CPU work that is saved (low, expected, high), as its time on the device is unknown:
 a CPU core reads about 10 GB/s, even a small GPU (T4) 320 GB/s"""
-MOST_PLACES = 3
 
 
 @cause(

@@ -12,14 +12,13 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_steps
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import MOST_PLACES, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 LEAST_GAIN = 0.005
 """share of the step below which waits are harmless: the host gets ahead again at once"""
-MOST_PLACES = 3
 MOST_LOCATED = 400
 """number of waits whose places are looked up"""
 CAREFUL = 0.8

@@ -15,7 +15,7 @@ from whyidle.analysis.ranks.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.host._cpu_jobs import REMOVED
 from whyidle.causes.host._debug_modes import debugging_time
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
@@ -23,7 +23,7 @@ from whyidle.model.roles import Role
 
 PAUSE_NS = 200_000
 """shortest pause, as in ``python-overhead-in-step``: far longer than dispatch between operators"""
-MOST_PLACES, MOST_TRIED = 3, 50
+MOST_TRIED = 50
 
 
 @cause(

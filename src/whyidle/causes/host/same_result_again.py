@@ -8,14 +8,13 @@ from whyidle.analysis.lines.repeated_results import find_repeated_results
 from whyidle.analysis.lines.source_lines import at_place, source_line
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 
 KEPT = (0.25, 0.1, 0.0)
 """careful, expected and least cost of taking a kept result, as a part of computing it; the last two
 as for samples that a loader's workers would keep (``repeated-deterministic-preprocessing``)"""
-MOST_PLACES = 3
 
 
 @cause(

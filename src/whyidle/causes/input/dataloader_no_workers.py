@@ -41,13 +41,12 @@ from whyidle.causes.input._worker_evidence import (
     predict_cached_samples,
     predict_cheaper_samples,
 )
-from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
 
-MOST_PLACES = 3
 NAMES = (
     "Workers would not pay off, but loading in the training process",
     "The DataLoader has no workers: loading",

@@ -41,13 +41,11 @@ from whyidle.causes.input._worker_evidence import (
     predict_cached_samples,
     wait_evidence,
 )
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
-
-MOST_PLACES = 3
 
 
 @cause(

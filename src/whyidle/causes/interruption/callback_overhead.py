@@ -7,11 +7,10 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.sampled_lines import lines_with_share
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 
-MOST_PLACES = 3
 LEFT = (0.3, 0.01, 0.0)
 """part that stays if callbacks work at every hundredth batch, as advised, or once per epoch;
 careful: what they need of every batch stays"""

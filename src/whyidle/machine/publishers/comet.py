@@ -19,6 +19,10 @@ from whyidle.model.live.publisher import Destination, Publisher
 
 FAULTS = (Exception,)
 """the client raises its own and those of its HTTP library"""
+TRACKED = {
+    "key": "comet_ml.get_running_experiment().get_key()",
+    "kind": "comet_ml.get_running_experiment().__class__.__name__",
+}
 _QUIET: Mapping[str, bool | int] = {
     "log_code": False,
     "log_graph": False,
@@ -63,7 +67,7 @@ def open(destination: Destination) -> Publisher:  # noqa: A001  # a publisher's 
             "Comet is not installed in whyidle's environment.", hint="pip install 'whyidle[comet]'"
         ) from error
     facts = destination.tracker
-    if facts.get("offline"):
+    if "Offline" in facts["kind"]:
         return _Experiment(
             comet_ml.ExistingOfflineExperiment(
                 previous_experiment=facts["key"],

@@ -19,6 +19,10 @@ from whyidle.model.live.publisher import Destination, Publisher
 
 FAULTS = (Exception,)
 """the client raises its own, those of its HTTP library and of its database"""
+TRACKED = {
+    "run_id": "mlflow.active_run().info.run_id",
+    "tracking_uri": "mlflow.get_tracking_uri()",
+}
 
 
 class _Run:

@@ -7,6 +7,7 @@ from typing import Final
 
 from whyidle import catalog
 from whyidle.machine.watch.gpu_history import GpuHistory
+from whyidle.model.documents.fleet import HELD_BYTES
 from whyidle.model.documents.watch_document import STATES, GpuState, Reason, WatchedJob
 from whyidle.model.live.job_news import JobNews
 from whyidle.model.live.suspicion import JobView
@@ -17,7 +18,6 @@ Defense Shield warn"""
 UNUSED_S: Final = 30.0
 """a GPU of a working job without a kernel for this long is not used by it: pauses for evaluation
 and checkpoints keep it busy or are shorter"""
-HELD_BYTES: Final = 500 << 20
 _GRAVE: Final[dict[str, int]] = {
     state: rank for rank, state in enumerate(("stalled", "idle-held", "throttled", "starved"))
 }

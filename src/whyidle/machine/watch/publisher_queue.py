@@ -10,13 +10,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from whyidle import catalog
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.documents.watch_document import WatchedMachine
 from whyidle.model.live.metric_series import Metric, SeriesBuilder
-from whyidle.model.live.publisher import Destination, PublisherModule
+from whyidle.model.live.publisher import Destination
 
 QUEUED: Final = 16
 """looks that wait for a slow destination; older ones are worth nothing to it"""
@@ -131,7 +131,7 @@ class Publishing:
         Raises:
             WhyidleError: it cannot be opened.
         """
-        module = cast("PublisherModule", catalog.plugin_module("publishers", name))
+        module = catalog.load_publishers()[name]
         publisher = module.open(destination)
         self._threads[name] = PublisherThread(name, publisher, module.FAULTS, self._tell)
         return publisher

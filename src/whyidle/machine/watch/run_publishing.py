@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from whyidle import catalog
 from whyidle.errors import WhyidleError
 from whyidle.machine.watch.job_groups import run_name
 from whyidle.machine.watch.machine_watch import MachineWatch
@@ -59,7 +60,9 @@ class RunPublishing:
         """Environment variables for the command."""
         if self._wandb is None:
             return {}
-        return {TRACK: "1", **self._wandb.environment(os.environ)}
+        modules = catalog.load_publishers().items()
+        tracked = {name: getattr(module, "TRACKED", {}) for name, module in modules}
+        return {TRACK: json.dumps(tracked), **self._wandb.environment(os.environ)}
 
     @contextmanager
     def start(self, pid: int) -> Iterator[None]:

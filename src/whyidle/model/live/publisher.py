@@ -37,7 +37,9 @@ class Publisher(Protocol):
 
 class PublisherModule(Protocol):
     """The interface of every module in ``whyidle.publishers``. ``FAULTS`` are the exceptions that a
-    destination that is away raises."""
+    destination that is away raises. A tracker's ``TRACKED`` are the facts that the job's process
+    reports of an open run, each with the attributes and calls that lead to it from the tracker's
+    package, which the job has imported: ``{"run": "mlflow.active_run().info.run_id"}``."""
 
     FAULTS: tuple[type[Exception], ...]
 

@@ -28,8 +28,8 @@ class TrackerReport(Listener):
 
     listener = "trackers"
 
-    def __init__(self, events: Events) -> None:
-        self.events = events
+    def __init__(self, events: Events, tracked: dict[str, dict[str, str]]) -> None:
+        self.events, self.tracked = events, tracked
         self.reported: dict[str, dict[str, str]] = {}
         self.folder = ""
         self.waiting: list[Callable[[], object]] = []
@@ -59,7 +59,8 @@ class TrackerReport(Listener):
 
     def on_look(self) -> None:
         """Look again: a run may be opened after the first step."""
-        found = find_trackers()
+        runs = {name: read_facts(facts) for name, facts in self.tracked.items()}
+        found = {name: facts for name, facts in runs.items() if facts}
         if self.folder:
             found["tensorboard"] = {"log_dir": self.folder}
         if found == self.reported:
@@ -71,22 +72,23 @@ class TrackerReport(Listener):
         os.replace(f"{path}~", path)
 
 
-def find_trackers() -> dict[str, dict[str, str]]:
-    """The facts of each tracker with an open run, by its name."""
-    found: dict[str, dict[str, str]] = {}
-    mlflow: Any = sys.modules.get("mlflow")
-    run = mlflow.active_run() if hasattr(mlflow, "active_run") else None
-    if run is not None:
-        found["mlflow"] = {"run_id": run.info.run_id, "tracking_uri": mlflow.get_tracking_uri()}
-    comet: Any = sys.modules.get("comet_ml")
-    running = getattr(comet, "get_running_experiment", lambda: None)()
-    if running is not None:
-        offline = "1" if "Offline" in type(running).__name__ else ""
-        found["comet"] = {"key": running.get_key(), "offline": offline}
-    return found
+def read_facts(paths: dict[str, str]) -> dict[str, str]:
+    """The facts of a tracker by their paths (``PublisherModule.TRACKED``), empty without an open
+    run: then a part of a path is missing or None."""
+    facts = {}
+    for fact, path in paths.items():
+        package, *parts = path.split(".")
+        value: Any = sys.modules.get(package)
+        for part in parts:
+            value = getattr(value, part.removesuffix("()"), None)
+            value = value() if value is not None and part.endswith("()") else value
+        if value is None:
+            return {}
+        facts[fact] = str(value)
+    return facts
 
 
 def install_tracker_report(events: Events) -> None:
     """Look for trackers if ``whyidle run --track`` asked for it."""
-    if os.environ.get(VARIABLE):
-        events.add_listener(TrackerReport(events))
+    if tracked := os.environ.get(VARIABLE):
+        events.add_listener(TrackerReport(events, json.loads(tracked)))
