@@ -121,7 +121,7 @@ LINES: Final = (
          "interactive-or-unreleased"), _busy),
     Question("is it busy with useful work?", ("needless-compute", "padding-waste",
          "naive-attention",
-         "unfused-memory-bound-ops", "wrong-memory-format", "misaligned-tensor-shapes",
+         "unfused-memory-bound-ops", "wrong-memory-format",
          "dense-indexing-gradients", "work-beside-training"), _measure_filling),
     Question("does the data arrive in time?", ("dataloader-no-workers",
          "dataloader-too-few-workers",

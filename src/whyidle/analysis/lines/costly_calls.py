@@ -21,7 +21,7 @@ from whyidle.analysis.lines.line_purposes import FrameReader
 from whyidle.analysis.lines.operator_loops import find_operator_loop, find_rollout
 from whyidle.analysis.lines.repeated_results import find_repeated_results
 from whyidle.analysis.lines.reporting_work import find_reporting_work
-from whyidle.analysis.lines.source_lines import package_of, source_line
+from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.sampling.sample_weighting import find_nearest
 from whyidle.analysis.steps.step_growth import find_growth
 from whyidle.model.cause import MOSTLY
@@ -42,11 +42,10 @@ class LibraryCall(NamedTuple):
 
     what: str
     frames: str
-    """regular expression of the library's frames; without one, ``text`` tells"""
     text: str
-    """of a line that calls code without frames"""
     source: str
-    """of what the file must have, so that the cheaper form fits"""
+    """regular expressions of the library's frames; or of a line that calls code without frames;
+    and of what the file must have, so that the cheaper form fits"""
     stays: tuple[float, ...]
     """part of its time that the cheaper form takes: careful, expected, hopeful"""
     has_gradient: bool
@@ -62,6 +61,8 @@ class CostlyCall(Struct, frozen=True, eq=False):
     """the line that calls it, or lines with most time first"""
     spans: Intervals
     known: LibraryCall | None = None
+    stays: tuple[float, ...] = (0.5, 0.1, 0.0)
+    """part of its time that stays; own code runs in every tenth step, or half of it is removed"""
     part: float = 0.0
     """part of the time of model and loss that it is"""
 
@@ -85,11 +86,6 @@ class _Sampled(NamedTuple):
     purpose: Purpose
     spans: Intervals
 
-    @property
-    def time(self) -> int:
-        """Summed length, ns."""
-        return int(self.spans.total)
-
 
 def find_costly_call(facts: Facts) -> CostlyCall | None:
     """Return the known use of a library with most time that could go, or the innermost line with
@@ -100,40 +96,38 @@ def find_costly_call(facts: Facts) -> CostlyCall | None:
     stacks = list(_read_stacks(facts))
     known = [call for row in LIBRARY_CALLS if (call := _find_known(facts, stacks, row))]
     line = _find_line(facts, stacks)
-    best = max(known, key=lambda call: _removable(facts, call), default=None)
+    best = max(known, key=lambda call: call.spans.total * (1.0 - call.stays[1]), default=None)
     if best is None or line is None:
         return best or line
     inside = (best.spans & line.spans).total > MOSTLY * line.spans.total
     return best if inside or facts.share_of(best.spans) > facts.share_of(line.spans) else line
 
 
-def _removable(facts: Facts, call: CostlyCall) -> float:
-    return facts.share_of(call.spans) * (1.0 - (call.known.stays[1] if call.known else 0.0))
-
-
 def _read_stacks(facts: Facts) -> Iterator[_Sampled]:
-    """Stacks of the training thread in steps, outside of calls that other causes judge."""
+    """Stacks of the training thread in steps; those in calls that other causes judge, or inside a
+    backward pass, have its purpose."""
     timeline, host = facts.timeline, facts.timeline.host
     rows = np.flatnonzero((host.detail >= 0) & is_among(host.thread, facts.host.drivers))
+    rows = rows[facts.scope.contains_times(host.start[rows])]
+    rows = rows[np.argsort(host.start[rows], kind="stable")]
     recorded = np.concatenate([timeline.rows_of(role) for role in _APART])
     apart = union_of(host.start[recorded], host.end[recorded]) | facts.time_of(*_ELSEWHERE)
-    use = facts.scope.contains_times(host.start[rows]) & ~apart.contains_times(host.start[rows])
-    rows = rows[use][np.argsort(host.start[rows[use]], kind="stable")]
-    if not len(rows):
-        return
-    requests = union_of(*(x[timeline.rows_of(Role.BATCH_REQUEST)] for x in (host.start, host.end)))
+    keys = host.detail[rows].astype(np.int64) * 2 + apart.contains_times(host.start[rows])
+    batches = timeline.rows_of(Role.BATCH_REQUEST)
+    requests = union_of(host.start[batches], host.end[batches])
     unseen = (requests & facts.scope) - union_of(host.start[rows], host.end[rows])
-    asked = rows[requests.contains_times(host.start[rows])]  # as in the table of lines
-    near = asked[find_nearest(host.start[asked], unseen.start)] if len(asked) else asked
+    asked = np.flatnonzero(requests.contains_times(host.start[rows]))
+    if not len(asked):
+        unseen = EMPTY
+    near = asked[find_nearest(host.start[rows[asked]], unseen.start)] if len(asked) else asked
     read = FrameReader(timeline.vocabulary, facts.rank)
-    for detail in np.unique(host.detail[rows]):
-        stack = timeline.details[detail].stack
-        shown = rows[host.detail[rows] == detail]
+    for key in np.unique(keys):  # a piece of a request without a sample is as the nearest with one
+        shown, stack = rows[keys == key], timeline.details[int(key) // 2].stack
         own = read.own_places(stack)
-        purpose = read.purpose_of(stack, source_line(timeline.sources, own[0]) if own else "")
+        found = read.purpose_of(stack, source_line(timeline.sources, own[0]) if own else "")
+        purpose = Purpose.BACKWARD if key % 2 else found.purpose
         spans = union_of(host.start[shown], host.end[shown]) & facts.scope
-        spans = spans | (unseen.select(host.detail[near] == detail) if len(asked) else EMPTY)
-        yield _Sampled(stack.split(";"), own, purpose.purpose, spans)
+        yield _Sampled(stack.split(";"), own, purpose, spans | unseen.select(keys[near] == key))
 
 
 def _spans_of(stacks: list[_Sampled]) -> Intervals:
@@ -144,7 +138,7 @@ def _spans_of(stacks: list[_Sampled]) -> Intervals:
 def _lines_of(stacks: list[_Sampled]) -> list[Place]:
     spent: Counter[Place] = Counter()
     for stack in stacks:
-        spent[stack.own[0]] += stack.time
+        spent[stack.own[0]] += stack.spans.total
     return [place for place, _ in spent.most_common()]
 
 
@@ -154,7 +148,7 @@ def _find_known(facts: Facts, stacks: list[_Sampled], row: LibraryCall) -> Costl
     and only with most of the step, as an array that is only copied costs next to nothing."""
     sources = facts.timeline.sources
     found = []
-    for stack in (stack for stack in stacks if stack.own):
+    for stack in (x for x in stacks if x.own and x.purpose is not Purpose.BACKWARD):
         if row.frames:
             inner = stack.frames[: _depth_of(stack, stack.own[0])]
             hit = any(re.search(row.frames, frame) for frame in inner)
@@ -168,10 +162,10 @@ def _find_known(facts: Facts, stacks: list[_Sampled], row: LibraryCall) -> Costl
     if not found or (not row.frames and facts.share_of(spans) < MOSTLY):
         return None
     model = (Purpose.FORWARD, Purpose.LOSS)
-    before = sum(stack.time for stack in stacks if stack.purpose in model or stack in found)
-    time = sum(stack.time for stack in found)
+    before = sum(stack.spans.total for stack in stacks if stack.purpose in model or stack in found)
+    time = sum(stack.spans.total for stack in found)
     part = time / max(before, 1) if row.has_gradient else 0.0
-    return CostlyCall(row.what, tuple(_lines_of(found)), spans, row, part)
+    return CostlyCall(row.what, tuple(_lines_of(found)), spans, row, row.stays, part)
 
 
 def _depth_of(stack: _Sampled, place: Place) -> int:
@@ -185,52 +179,29 @@ def _find_line(facts: Facts, stacks: list[_Sampled]) -> CostlyCall | None:
     runs Python is ``python-overhead-in-step``."""
     trains = (Purpose.BACKWARD, Purpose.OPTIMIZER, Purpose.FORWARD)
     around = {place for stack in stacks if stack.purpose in trains for place in stack.own}
-    host, back = facts.timeline.host, facts.timeline.rows_of(Role.BACKWARD)
-    details = {int(i) for i in host.detail[_rows_in(facts, back)]}
-    read = FrameReader(facts.timeline.vocabulary, facts.rank)
-    for detail in details:
-        around.update(read.own_places(facts.timeline.details[detail].stack))
-    known = _explained(facts)
+    known = _explained_time(facts)
     led: defaultdict[Place, list[_Sampled]] = defaultdict(list)
     for stack in stacks:
         if stack.purpose in _OWN and not known.contains_times(stack.spans.start).all():
             for place in dict.fromkeys(stack.own):
                 led[place].append(stack)
     spans = {place: _spans_of(led[place]) - known for place in led if place not in around}
+    most = [place for place, time in spans.items() if facts.share_of(time) > MOSTLY]
+    line = min(most, key=lambda x: (spans[x].total, -len(led[x][0].own)), default=None)
     python = facts.time_of("python")
-    most = [
-        place
-        for place, time in spans.items()
-        if facts.share_of(time) > MOSTLY and (time & python).total < MOSTLY * time.total
-    ]
-    if not most:
+    if line is None or (spans[line] & python).total >= MOSTLY * spans[line].total:
         return None
-    place = min(most, key=lambda one: (spans[one].total, -len(led[one][0].own)))
     called: Counter[str] = Counter()
-    for stack in led[place]:
-        at = _depth_of(stack, place)
-        called[stack.frames[at - 1] if at else ""] += stack.time
+    for stack in led[line]:
+        at = _depth_of(stack, line)
+        called[stack.frames[at - 1] if at else ""] += stack.spans.total
     frame, time = called.most_common(1)[0]
-    what = _name_function(frame) if time > MOSTLY * called.total() else ""
-    return CostlyCall(what, (place, *_lines_of(led[place])), spans[place])
+    name = _FUNCTION.search(frame) if time > MOSTLY * called.total() else None
+    return CostlyCall(name["name"] if name else "", (line, *_lines_of(led[line])), spans[line])
 
 
-def _rows_in(facts: Facts, calls: np.ndarray) -> np.ndarray:
-    """Rows of samples within some recorded calls."""
-    host = facts.timeline.host
-    rows = np.flatnonzero((host.detail >= 0) & is_among(host.thread, facts.host.drivers))
-    return rows[union_of(host.start[calls], host.end[calls]).contains_times(host.start[rows])]
-
-
-def _name_function(frame: str) -> str:
-    match = _FUNCTION.search(frame)
-    package = package_of(frame) if "site-packages" in frame or "/lib/python" in frame else ""
-    return ".".join(filter(None, (package, match["name"]))) if match else ""
-
-
-def _explained(facts: Facts) -> Intervals:
-    """When samples show work that only reports, a line whose time grows, results that are computed
-    again, or a loop of short operators."""
+def _explained_time(facts: Facts) -> Intervals:
+    """When samples show lines that other causes explain."""
     growth, loop = find_growth(facts), find_rollout(facts) or find_operator_loop(facts)
     spans = EMPTY if growth is None else growth.line.sampled_time
     for found in (find_reporting_work(facts), find_repeated_results(facts), loop):
@@ -241,4 +212,4 @@ def _explained(facts: Facts) -> Intervals:
 def time_of_line_causes(facts: Facts) -> Intervals:
     """Return the time that causes found by line explain, so that others do not explain it again."""
     call = find_costly_call(facts)
-    return _explained(facts) | (call.spans if call else EMPTY)
+    return _explained_time(facts) | (call.spans if call else EMPTY)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.integer_codes import is_among
-from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.lines.sampled_lines import sampled_where
 from whyidle.analysis.lines.source_lines import frame_place, in_library
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
@@ -30,11 +28,7 @@ from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import HostFacts
 
-_ALSO: dict[Mode, tuple[str, ...]] = {
-    UNCOMPILED: ("compile",),
-    ALLOCATIONS: ("loader",),
-    ALLOCATION_STACKS: ("loader",),
-}
+_ALSO = dict.fromkeys((ALLOCATIONS, ALLOCATION_STACKS), "loader") | {UNCOMPILED: "compile"}
 """what a mode slows down besides work and Python; workers are traced, too"""
 
 
@@ -86,7 +80,7 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
     beside = max(0.0, work - facts.share_of(spans))
     if facts.on_cpu and not mode.within:
         # JAX also compiles single operators where compilation is disabled
-        time = facts.time_of("compute", "python", *_ALSO.get(mode, ()))
+        time = facts.time_of("compute", "python", *filter(None, [_ALSO.get(mode)]))
         work, beside = facts.share_of(time), facts.share_of(time - spans)
     if mode.operators and facts.burst and facts.burst.operators:
         rows = facts.burst.operators
@@ -106,13 +100,8 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
 def _mode_time(facts: Facts, *modes: Mode) -> Intervals:
     """When samples show code of these modes, where they are on."""
     roles = [mode.frames for mode in modes if mode.frames and active_share(facts, mode)]
-    if not roles:
-        return EMPTY
-    host, plays = facts.timeline.host, facts.timeline.vocabulary.plays
-    stacks = enumerate(detail.stack for detail in facts.timeline.details)
-    matches = [i for i, stack in stacks if any(plays(role, stack) for role in roles)]
-    rows = np.flatnonzero((host.detail >= 0) & is_among(host.detail, matches))
-    return union_of(host.start[rows], host.end[rows]) & facts.scope
+    plays = facts.timeline.vocabulary.plays
+    return sampled_where(facts, lambda stack: any(plays(r, stack) for r in roles)) & facts.scope
 
 
 def debugging_time(facts: Facts) -> Intervals:

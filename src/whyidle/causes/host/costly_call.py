@@ -6,9 +6,12 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.costly_calls import CostlyCall, find_costly_call
-from whyidle.analysis.sampling.share_error import sample_count, share_bounds, unseen_python
+from whyidle.analysis.sampling.share_error import (
+    sampled_share,
+    share_bounds,
+    unseen_python,
+)
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.causes.host._cpu_jobs import REMOVED
 from whyidle.causes.host._loop_proof import CAREFUL
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.cause import MOST_PLACES, NOTICEABLE, Proof, cause
@@ -26,8 +29,7 @@ def costly_call(facts: Facts) -> Proof | None:
     """What it means
     ----------------
     Most of the step is spent under one line of the job, beside the model, its backward pass and its
-    update; or in a function of a library that has a cheaper form: the text of a tensor, an array
-    of an ``.npz`` file, a weight that is computed anew in each time step.
+    update; or in a library's function that has a cheaper form, such as the text of a tensor.
 
     Why it costs
     ------------
@@ -36,11 +38,10 @@ def costly_call(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     On a watched job on the CPU, stack samples give the time below each line of the job, in Python
-    and in native code. Named is the innermost line below which more than half of the step is spent
-    on the job's own code, or the library's function with most time that its cheaper form would
-    save. A call in the model has the same part of the backward pass, where it has a gradient. The
-    gain of a known cheaper form is the time without what that form takes; of the job's own code,
-    half, nine tenths or all of its time.
+    and in native code. Named is the innermost line below which more than half of the step is the
+    job's own code, or the library's function whose cheaper form saves most. In a model it has its
+    part of the backward pass. The gain is what the cheaper form saves; of own code, half, nine
+    tenths or all of its time.
 
     What looks alike
     ----------------
@@ -50,13 +51,12 @@ def costly_call(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Use the cheaper form. In own code: compute on whole arrays, keep what stays the same from step
-    to step, and update sums, trees and indices instead of going through everything that is stored.
+    Use the cheaper form. In own code: compute on whole arrays, keep what stays the same, and update
+    sums, trees and indices instead of going through everything that is stored.
 
     References
     ----------
-    PyTorch, Performance Tuning Guide, "torch.nn.utils.parametrize.cached" and "Distributions";
-    pytorch/pytorch#57467; sfujim/TD7#3; NOAA-OWP/lstm#62.
+    PyTorch, "torch.nn.utils.parametrize.cached"; pytorch/pytorch#57467; sfujim/TD7#3.
     """
     call = find_costly_call(facts)
     if call is None:
@@ -66,24 +66,17 @@ def costly_call(facts: Facts) -> Proof | None:
     rows, host = facts.timeline.rows_of(Role.BACKWARD), facts.timeline.host
     passes = call.part * facts.share_of(union_of(host.start[rows], host.end[rows]))
     times = (least + CAREFUL * passes, share + passes, min(1.0, most + passes))
-    saved = tuple(1.0 - kept for kept in call.known.stays) if call.known else REMOVED
-    gains = tuple(part * time for part, time in zip(saved, times, strict=True))
-    if min(least, gains[1]) < NOTICEABLE:
+    low, expected, high = ((1.0 - k) * time for k, time in zip(call.stays, times, strict=True))
+    if min(least, expected) < NOTICEABLE:
         return None
     where = call.places[:MOST_PLACES]
     return Proof(
         headline=_describe_call(call, times[1]),
-        low=gains[0],
-        high=gains[2],
-        predicted=from_gains((gains[0], gains[1], gains[2]), "the step without what can go"),
+        low=low,
+        high=high,
+        predicted=from_gains((low, expected, high), "the step without what can go"),
         evidence=(
-            make_evidence(
-                "time below these lines, share of step",
-                share,
-                "ratio",
-                samples=sample_count(facts),
-                source="samples",
-            ),
+            sampled_share(facts, "time below these lines, share of step", share),
             make_evidence("step time", facts.step_s, "s", samples=facts.step_count, source="steps"),
         ),
         confidence=0.85,

@@ -123,15 +123,6 @@ ADVICE = (
         risk="device memory must hold the model",
     ),
     advice(
-        *("pad-dimensions", "misaligned-tensor-shapes"),
-        title="Pad matrix dimensions to multiples that tensor cores support",
-        doc="Use multiples of 8 (64 on A100 and later) for vocabulary, hidden sizes and batch. "
-        "Mask the added rows; the shapes in checkpoints change.",
-        summary="pad dimensions to multiples of 8, or better of 64",
-        consent="numerics",
-        risk="added rows must not contribute to the loss; convert old checkpoints",
-    ),
-    advice(
         *("single-precision", "double-precision"),
         title="Train in 32 bits",
         doc="Make the data float32 where it is read, and leave out what makes the model double. "
@@ -163,15 +154,6 @@ ADVICE = (
         summary=_index_once,
         consent="rounding",
         risk="sums are computed in another order",
-    ),
-    advice(
-        *("keep-layout", "layout-copies"),
-        title="Keep tensors in the layout in which they are read",
-        doc="Pass views instead of contiguous copies, choose the order of dimensions when a tensor "
-        "is made, and let operators broadcast. `view` instead of `reshape` shows where copies are.",
-        summary="remove contiguous() where the next operator reads views; order dimensions where "
-        "the tensor is made; broadcast instead of expanding",
-        risk="an operator that reads strided tensors may become slower",
     ),
     advice(
         *("release-references", "memory-leak-growth"),

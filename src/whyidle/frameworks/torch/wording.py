@@ -114,7 +114,6 @@ FIXES: Final[dict[str, str]] = {
         "TrainPipelineSparseDist"
     ),
     "packed-copies": "device=...",
-    "pad-dimensions": "vocabulary: model.resize_token_embeddings(..., pad_to_multiple_of=64)",
     "pad-to-longest": (
         'tokenizer: padding="longest"; DataCollatorWithPadding; torch.nn.utils.rnn.pad_sequence'
     ),
