@@ -86,7 +86,7 @@ VARIANTS = [
     | ({"own": 2} if flag else {})
     for flag, mode, size in product(
         (False, True),
-        (*SWITCHES, *ADVICE, "jax_disable_jit"),
+        (*SWITCHES, *ADVICE, "jax_disable_jit", "narrow_cpu"),
         (
             {"calls": 100.0, "mean_bytes": 1e4, "purpose": "metrics"},
             {"calls": 4.0, "mean_bytes": 5e8, "purpose": "norms"},

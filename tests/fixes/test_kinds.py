@@ -15,7 +15,6 @@ ALSO_WITHOUT = {
     "autocast": "half precision speeds up inference; its gradient scaler is left out there",
     "compile-step": "watched jobs only, whose step it finds",
     "overlap-experts": "engines overlap two batches, too",
-    "pad-dimensions": "shapes of a served model are as well misaligned",
     "larger-batch": "worded anew where nothing is learned",
     "evaluate-without-gradients": "an evaluation is what it is for",
 }

@@ -1,6 +1,7 @@
 """Who switches a debugging mode on, and what the training thread sees of itself."""
 
 import sys
+import tracemalloc
 
 import pytest
 import standin
@@ -85,3 +86,32 @@ def test_looks_count_what_is_on(loop):
         sys.setprofile(before)
     assert loop.facts["own"]["looks"] == 2
     assert loop.facts["own"]["profiling"] == 1 + (before is not None)
+
+
+def test_traced_allocations_are_seen_with_the_line_that_began_it(loop):
+    tracemalloc.start(5)
+    modes = debug_modes.thread_modes()
+    tracemalloc.stop()
+    assert modes["tracemalloc_stacks"]
+    assert not modes["tracemalloc"]
+    assert __file__ in loop.modes.requested["tracemalloc"]
+    assert not any(debug_modes.thread_modes().values())
+
+
+@pytest.mark.parametrize(("flags", "lacks"), [("avx2 fma", True), ("avx512_bf16", False)])
+def test_autocast_counts_where_the_processor_lacks_its_type(loop, monkeypatch, flags, lacks):
+    monkeypatch.setattr(debug_modes, "_read_processor", lambda: flags)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        pass
+    assert ("narrow_cpu" in loop.modes.requested) == lacks
+    assert bool(loop.modes.narrowed) == lacks
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=False):
+        pass
+    assert loop.modes.narrowed == lacks
+
+
+def test_rows_that_no_gradient_reaches_are_counted():
+    table = torch.nn.Embedding(100, 4)
+    optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+    table(torch.tensor([1, 1, 7])).sum().backward()
+    assert process_facts._count_unread(optimizer) == 98 * 4

@@ -132,7 +132,8 @@ def _verdict(job: Job, findings: list[Finding], few: int | None, checks: int) ->
     if reason := _unexplained_time(job):
         return _inconclusive(reason, serious)
     idle = [f for f in serious if f.bucket not in ("compute", "unknown") and f.lost.high >= STARVED]
-    if idle and not (serious[0] not in idle and low_evidence.needs_few_steps(serious[0])):
+    leads = job.lead_rank.on_cpu or (serious and low_evidence.needs_few_steps(serious[0]))
+    if idle and not (serious[0] not in idle and leads):  # a CPU works on all that it does
         return _starved_verdict(job, serious, idle, checks)
     if not serious and device_timestamps.has_only_marks(job.lead_rank):
         return _inconclusive(device_timestamps.explain_missing_proof(job.lead_rank), [])

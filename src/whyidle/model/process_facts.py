@@ -44,6 +44,7 @@ class OptimizerFacts(Struct, frozen=True):
     differentiable: bool | None = None
     momentum: float | None = None
     dtype: str | None = None  # of most of its tensors
+    unread: int = 0  # elements in rows of matrices whose gradient is zero
 
 
 class AllocatorFacts(Struct, frozen=True):

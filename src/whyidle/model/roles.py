@@ -118,7 +118,6 @@ class Role(str, Enum):
     CPU_KERNEL = "cpu_kernel"  # an operator that only exists on the CPU
     DATA_MOVEMENT = "data_movement"
     """an operator that computes nothing: copies, views, reads of a value"""
-    LAYOUT_CHANGE = "layout_change"  # an operator that copies only to change a layout
     SCALAR_OPERATOR = "scalar_operator"  # an operator that reads one number
     BATCHED_PRODUCT = "batched_product"
     BATCHED_PRODUCT_CALL = "batched_product_call"

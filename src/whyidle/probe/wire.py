@@ -72,6 +72,7 @@ class OptimizerFacts(TypedDict):
     differentiable: bool | None
     momentum: float | None
     dtype: str | None  # of most of its tensors
+    unread: int  # elements in rows of matrices whose gradient is zero
 
 
 class AllocatorFacts(TypedDict):

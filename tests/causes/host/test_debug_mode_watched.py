@@ -199,3 +199,26 @@ def test_development_mode_is_off_with_what_the_fix_sets():
     for value, on in ((SWITCHES["PYTHONDEVMODE"][2], "False"), ("0", "True")):
         own = {**os.environ, "PYTHONDEVMODE": value}
         assert subprocess.check_output(words, env=own, text=True).strip() == on
+
+
+def test_traced_allocations_are_named_with_the_line_that_began_it():
+    own = {"own": {"tracemalloc_stacks": 4, "looks": 4}}
+    asked = {"tracemalloc": "/job/meter.py(5): __enter__;/job/train.py(3): main"}
+    proof = judge(CAUSE, train(python=20, **own, asked=asked))
+    assert proof
+    assert "tracemalloc" in proof.headline
+    assert [(place.file, place.line) for place in proof.where] == [("/job/meter.py", 5)]
+    assert proof.predicted.low > 1.1
+    assert judge(CAUSE, train(python=20, own={"tracemalloc_stacks": 1, "looks": 4})) is None
+
+
+def test_autocast_to_a_type_that_the_processor_lacks_is_advised_against():
+    proof = judge(CAUSE, train(own={"narrow_cpu": 5, "looks": 5}))
+    assert proof
+    assert "16 bits" in proof.headline
+    (plan,) = [
+        plan
+        for fix in catalog.load_fixes().values()
+        if CAUSE in fix.causes and (plan := fix.decide(proof)) is not None
+    ]
+    assert "float32" in plan.summary

@@ -133,7 +133,8 @@ def _read_process(facts: StepScope) -> Lines:
     """Lines of a watched process: samples, and recorded calls without one."""
     host, calls = facts.timeline.host, {}
     for role, purpose in (*_PAUSES, *_PASSES):
-        rows = facts.timeline.rows_of(role)
+        source = facts.host if role is Role.EVALUATION else facts.timeline  # without what trains
+        rows = source.rows_of(role)
         rows = rows[is_among(host.thread[rows], facts.host.drivers)]
         calls[purpose] = union_of(host.start[rows], host.end[rows])
     lines, samples = _read_samples(facts, calls)

@@ -20,9 +20,9 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.batch_freeing import freeing_share
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.lines.costly_calls import time_of_line_causes
 from whyidle.analysis.lines.sampled_lines import DISPATCHERS, running_lines, sampled_stacks
 from whyidle.analysis.lines.source_lines import called_at, package_of
-from whyidle.analysis.lines.time_by_line import time_of_line_causes
 from whyidle.analysis.memory.cache_emptying import FROM_SHARED_S, refill_bound_s
 from whyidle.analysis.ranks.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.sampling.sample_weighting import find_nearest
@@ -36,7 +36,7 @@ from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_steps
 from whyidle.causes.host._debug_modes import debugging_time
 from whyidle.causes.host._eager_operators import eager_calls
-from whyidle.model.cause import NOTICEABLE, Proof
+from whyidle.model.cause import MOSTLY, NOTICEABLE, Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.process_facts import OptimizerFacts
@@ -246,6 +246,7 @@ def _looping_optimizers(facts: Facts) -> dict[str, OptimizerFacts]:
         for span, optimizer in known.items()
         if optimizer.name in FUSED and optimizer.tensors
         if not (optimizer.fused or optimizer.differentiable)
+        if optimizer.unread <= MOSTLY * optimizer.elements  # else ``dense-indexing-gradients``
     }
 
 

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.integer_codes import is_among
-from whyidle.analysis.intervals import EMPTY, Intervals, union_of
+from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.lines.sampled_lines import sampled_where
 from whyidle.analysis.lines.source_lines import frame_place, in_library
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.causes.host._modes import MODES, UNCOMPILED, Mode, active_share
+from whyidle.causes.host._modes import (
+    ALLOCATION_STACKS,
+    ALLOCATIONS,
+    MODES,
+    UNCOMPILED,
+    Mode,
+    active_share,
+)
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import HostFacts
 
-_COMPILING: dict[Mode, tuple[str, ...]] = {UNCOMPILED: ("compile",)}
+_ALSO = dict.fromkeys((ALLOCATIONS, ALLOCATION_STACKS), "loader") | {UNCOMPILED: "compile"}
+"""what a mode slows down besides work and Python; workers are traced, too"""
 
 
 def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
@@ -74,8 +80,13 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
     beside = max(0.0, work - facts.share_of(spans))
     if facts.on_cpu and not mode.within:
         # JAX also compiles single operators where compilation is disabled
-        time = facts.time_of("compute", "python", *_COMPILING.get(mode, ()))
+        time = facts.time_of("compute", "python", *filter(None, [_ALSO.get(mode)]))
         work, beside = facts.share_of(time), facts.share_of(time - spans)
+    if mode.operators and facts.burst and facts.burst.operators:
+        rows = facts.burst.operators
+        slow = sum(row.share for row in rows if mode.operators.search(row.name))
+        part = slow / max(sum(row.share for row in rows), 1e-9)
+        work, beside = work * part, beside * part
     least, most = share_bounds(facts, spans) if len(spans) else (0.0, 0.0)
     sampled = (least, facts.share_of(spans), most)
     # all sampled time is saved, and of the other work at most the class figure
@@ -89,13 +100,8 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
 def _mode_time(facts: Facts, *modes: Mode) -> Intervals:
     """When samples show code of these modes, where they are on."""
     roles = [mode.frames for mode in modes if mode.frames and active_share(facts, mode)]
-    if not roles:
-        return EMPTY
-    host, plays = facts.timeline.host, facts.timeline.vocabulary.plays
-    stacks = enumerate(detail.stack for detail in facts.timeline.details)
-    matches = [i for i, stack in stacks if any(plays(role, stack) for role in roles)]
-    rows = np.flatnonzero((host.detail >= 0) & is_among(host.detail, matches))
-    return union_of(host.start[rows], host.end[rows]) & facts.scope
+    plays = facts.timeline.vocabulary.plays
+    return sampled_where(facts, lambda stack: any(plays(r, stack) for r in roles)) & facts.scope
 
 
 def debugging_time(facts: Facts) -> Intervals:
@@ -105,7 +111,7 @@ def debugging_time(facts: Facts) -> Intervals:
 
 def _enabling_place(facts: Facts, mode: Mode) -> tuple[Place, ...]:
     """The user's line that switched the mode on; frames of a tracer's own program do not count."""
-    for text in facts.timeline.process.asked.get(mode.id, "").split(";"):
+    for text in facts.timeline.process.asked.get(mode.id.removesuffix("_stacks"), "").split(";"):
         place = frame_place(text, facts.rank)
         if place is not None and not in_library(place):
             return (place,)

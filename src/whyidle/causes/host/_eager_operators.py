@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import DISPATCHERS, sampled_stacks, sampled_where
 from whyidle.analysis.lines.source_lines import at_place, frame_place, own_frame, package_of
-from whyidle.analysis.sampling.share_error import sample_count
+from whyidle.analysis.sampling.share_error import sampled_share
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps
 from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, MOSTLY, Proof
@@ -39,13 +38,7 @@ def prove_eager_operators(facts: Facts) -> Proof | None:
         high=gains[2],
         predicted=from_gains(gains, "the step without their dispatch"),
         evidence=(
-            make_evidence(
-                "Python that calls single operators, share of step",
-                share,
-                "ratio",
-                samples=sample_count(facts),
-                source="samples",
-            ),
+            sampled_share(facts, "Python that calls single operators, share of step", share),
         ),
         confidence=0.85,
         where=where,

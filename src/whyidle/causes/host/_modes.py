@@ -23,6 +23,7 @@ class Mode:
     variable: str = ""  # environment variable that switches it on for the whole run
     values: re.Pattern[str] = re.compile(".")  # of the variable that switch it on
     within: Bucket | None = None  # what it slows down, if not work and Python
+    operators: re.Pattern[str] | None = None  # that it slows down, of all work in a burst
 
 
 ANOMALY = Mode(
@@ -55,6 +56,25 @@ HOOKED = Mode(
     "A Python profiler is called at every function",
     (0.0, 0.02, 0.5),
     Role.PYTHON_PROFILER_FRAME,
+)
+ALLOCATIONS = Mode(
+    "tracemalloc",
+    "Python's tracemalloc is on: it traces every allocation",
+    # four small networks took 1.1, 1.3, 1.5 and 2.2 times as long (the last splits texts)
+    (0.08, 0.25, 0.55),
+)
+ALLOCATION_STACKS = Mode(
+    "tracemalloc_stacks",
+    "Python's tracemalloc is on: it records the call stack of every allocation",
+    (0.2, 0.6, 0.85),  # the same with 20 frames: 1.3, 2.2, 3.3 and 6 times as long
+)
+NARROW = Mode(
+    "narrow_cpu",
+    "Autocast makes the model compute in a type of 16 bits, which this processor does not multiply",
+    # forward and backward passes of linear layers of 64 to 1024 took 2.1, 4.8, 5.8 and 10 times as
+    # long in bfloat16 on a processor with AVX2
+    (0.5, 0.8, 0.9),
+    operators=re.compile(r"mm$|linear|conv|attention|rnn|lstm|gru|matmul"),
 )
 DETERMINISTIC = Mode(
     "deterministic",
@@ -122,7 +142,9 @@ NANS = Mode(
 SWITCHED = (MALLOC, DEVMODE, EXCHANGES, WAITS)
 """modes that a process reports on every kind of device"""
 EAGER = (EAGER_MODEL, EAGER_FUNCTIONS, UNCOMPILED)
-MODES = (ANOMALY, PROFILER, TRACER, HOOKED, DETERMINISTIC, *EAGER, LEAKS, NANS, *SWITCHED)
+ALWAYS = (PROFILER, TRACER, HOOKED, ALLOCATIONS, ALLOCATION_STACKS, NARROW)
+"""modes that count only if they are on in all samples"""
+MODES = (ANOMALY, *ALWAYS, DETERMINISTIC, *EAGER, LEAKS, NANS, *SWITCHED)
 
 
 def active_share(facts: Facts, mode: Mode) -> float:
@@ -132,7 +154,7 @@ def active_share(facts: Facts, mode: Mode) -> float:
     process = facts.timeline.process
     if mode.variable:
         return float(bool(mode.values.search(process.environment.get(mode.variable, ""))))
-    if mode in (PROFILER, TRACER, HOOKED):
+    if mode in ALWAYS:
         samples = process.own.get("looks")
         return float(bool(samples) and process.own.get(mode.id) == samples)
     switches = process.switches or Switches()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-import numpy as np
-
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.batch_freeing import freeing_share
@@ -16,14 +14,12 @@ from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.host._cpu_jobs import REMOVED
 from whyidle.causes.host._debug_modes import debugging_time
 from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
-from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
-from whyidle.model.roles import Role
 
 PAUSE_NS = 200_000
 """shortest pause, as in ``python-overhead-in-step``: far longer than dispatch between operators"""
-MOST_TRIED = 50
 
 
 @cause(
@@ -86,27 +82,11 @@ def python_between_operators(facts: Facts) -> Proof | None:
             make_evidence(
                 "Python outside operators, share of step", share, "ratio", source="stacks"
             ),
-            *_longest_stretch(facts, pauses),
         ),
         confidence=0.85 if where else 0.5,
         where=where,
         facts=HostFacts(library=library),
     )
-
-
-def _longest_stretch(facts: Facts, pauses: Intervals) -> tuple[Evidence, ...]:
-    """The longest stretch and the function in it. A stretch in a frame of the framework may be the
-    call of an operator that the sample reached late, so it does not serve as an example."""
-    for row in np.argsort(-pauses.length, kind="stable")[:MOST_TRIED].tolist():
-        middle = int(pauses.start[row] + pauses.end[row]) // 2
-        names = (facts.places.function_at(int(thread), middle) for thread in facts.host.drivers)
-        name = next((name for name in names if name), "")
-        if not facts.timeline.vocabulary.plays(Role.FRAMEWORK_FRAME, name):
-            length = float(pauses.length[row]) / 1e9
-            longest = make_evidence("longest stretch", length, "s", samples=len(pauses))
-            function = make_evidence("function in the longest stretch", name, None, source="stacks")
-            return (longest, function) if name else (longest,)
-    return ()
 
 
 def _costliest_places(facts: Facts, pauses: Intervals) -> tuple[tuple[Place, ...], str]:

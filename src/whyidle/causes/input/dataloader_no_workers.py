@@ -21,6 +21,7 @@ from whyidle.analysis.input.sample_work import work_inline
 from whyidle.analysis.input.worker_batches import LEAST_SAMPLES
 from whyidle.analysis.input.worker_capacity import most_workers
 from whyidle.analysis.intervals import union_of
+from whyidle.analysis.lines.costly_calls import find_costly_call
 from whyidle.analysis.lines.hottest_function import HottestFunction, hot_function
 from whyidle.analysis.lines.sampled_lines import DISPATCHERS, lines_with_share
 from whyidle.analysis.lines.source_lines import in_library, package_of
@@ -40,7 +41,7 @@ from whyidle.causes.input._worker_evidence import (
     predict_cached_samples,
     predict_cheaper_samples,
 )
-from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
@@ -131,6 +132,9 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
         ends=_epoch_wait(facts, blocked, given),
     )
     windows = union_of(calls.start, calls.end)
+    call = find_costly_call(facts)  # making loading cheaper precedes spreading it
+    if call and call.known and (call.spans & windows).total > MOSTLY * windows.total:
+        return None
     samples = lines_with_share(facts, windows, inside=Role.LOADER_FRAME)
     own = work_inline(facts, windows)
     conversion, part = find_conversion(facts, windows)

@@ -11,7 +11,7 @@ from whyidle.analysis.lines.log_preparation import find_log_preparation
 from whyidle.analysis.lines.sampled_lines import busiest_lines, framework_waits, prompt_waits
 from whyidle.analysis.lines.source_lines import at_place
 from whyidle.analysis.partition.pauses import Pauses, find_pauses
-from whyidle.analysis.sampling.share_error import sample_count, share_bounds
+from whyidle.analysis.sampling.share_error import sampled_share, share_bounds
 from whyidle.analysis.steps.after_effects import predict_absence
 from whyidle.analysis.steps.forecast import predict_interruptions, predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
@@ -146,15 +146,7 @@ def _prove_blocked(facts: Facts) -> Proof | None:
             predict_interruptions(share, EVERY_FIFTIETH),
         ),
         removal=predict_removal(least, most, "P9: the step without them", share),
-        evidence=(
-            make_evidence(
-                "training thread blocked, share of step",
-                share,
-                "ratio",
-                samples=sample_count(facts),
-                source="samples",
-            ),
-        ),
+        evidence=(sampled_share(facts, "training thread blocked, share of step", share),),
         confidence=0.8 if where else 0.5,
         where=where,
     )

@@ -68,7 +68,8 @@ def _index_once(proof: Proof) -> str | None:
 
 _SPARSE = (
     "nn.Embedding(..., sparse=True) with SGD or Adagrad as they are; for Adam, give the table an "
-    "optimizer of its own, SparseAdam, and step both"
+    "optimizer of its own, SparseAdam, and step both: it changes what is learned slightly, since "
+    "moments of rows that are not read stay (if they must not, fused=True gains less)"
 )
 _ONCE = (
     "index the whole tensor once, outside of the loop: cross_entropy(logits.flatten(0, 1), "
@@ -94,7 +95,22 @@ def _measured_form(fix: str, consent: Consent, risk: str) -> Fix:
     )
 
 
+_IN_FLOAT32 = (
+    "compute in float32 on this processor: leave out torch.autocast, or pass enabled=False where "
+    "the model is on the CPU"
+)
+
+
 ADVICE = (
+    advice(
+        *("float32-on-cpu", "debug-mode-left-on"),
+        title="Compute in float32 where the processor has no narrower type",
+        doc="Autocast saves time only on a processor that multiplies the narrower type. Declines "
+        "for debugging modes. Only the author knows where else the script runs.",
+        summary=lambda p: _IN_FLOAT32 if p.get_facts(HostFacts).mode == "narrow_cpu" else None,
+        consent="rounding",
+        risk="numbers are more exact than before; activations take twice the memory",
+    ),
     _measured_form("measured-form", "rounding", "results differ by rounding"),
     _measured_form("measured-precision", "numerics", "small gradients and sums lose bits"),
     advice(
@@ -147,15 +163,6 @@ ADVICE = (
         summary=_index_once,
         consent="rounding",
         risk="sums are computed in another order",
-    ),
-    advice(
-        *("keep-layout", "layout-copies"),
-        title="Keep tensors in the layout in which they are read",
-        doc="Pass views instead of contiguous copies, choose the order of dimensions when a tensor "
-        "is made, and let operators broadcast. `view` instead of `reshape` shows where copies are.",
-        summary="remove contiguous() where the next operator reads views; order dimensions where "
-        "the tensor is made; broadcast instead of expanding",
-        risk="an operator that reads strided tensors may become slower",
     ),
     advice(
         *("release-references", "memory-leak-growth"),

@@ -92,16 +92,6 @@ def _repair_transport(proof: Proof) -> str:
     )
 
 
-def _fill_bubbles(proof: Proof) -> str:
-    facts = proof.get_facts(DistributedFacts)
-    text = "twice the micro-batches per step, of half the size, or an interleaved schedule"
-    if facts.rank is None:
-        return text
-    return (
-        f"move layers away from the stage of rank {facts.rank}, which the others wait for; {text}"
-    )
-
-
 def _accumulate(proof: Proof) -> str | None:
     facts = proof.get_facts(DistributedFacts)
     text = (
@@ -154,18 +144,6 @@ ADVICE = (
         doc="Dispatch and combine the tokens of one micro-batch while another computes.",
         summary=_overlap_experts,
         risk="two micro-batches take more memory, and smaller ones use the device less well",
-    ),
-    advice(
-        *("more-micro-batches", "pipeline-bubbles"),
-        kinds=TRAINING,
-        title="Fill the bubbles of the pipeline",
-        doc="Twice as many micro-batches turn a bubble share b into b / (2 - b). An interleaved "
-        "schedule gives each rank several shorter stages. Zero-bubble schedules compute gradients "
-        "of weights in the bubbles.",
-        summary=_fill_bubbles,
-        predicted=lambda proof: proof.get_facts(DistributedFacts).fewer,
-        consent="rounding",
-        risk="smaller micro-batches use the device less well; interleaving communicates more",
     ),
     advice(
         *("repair-transport", "nccl-transport-fallback"),

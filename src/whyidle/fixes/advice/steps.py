@@ -67,6 +67,18 @@ def _join_calls(proof: Proof) -> str:
     )
 
 
+def _cheaper_call(proof: Proof) -> str:
+    facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
+    at = f"at {place.file}:{place.line}" if place else "there"
+    return (
+        f"{at}: {facts.text}"
+        if facts.text
+        else f"make what is called {at} cheaper: compute on whole arrays; keep what stays the same "
+        "from step to step; where it goes through everything that is stored, update sums, a tree "
+        "or an index instead"
+    )
+
+
 def _keep_results(proof: Proof) -> str:
     facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
     at = f" at {place.file}:{place.line}" if place else ""
@@ -107,6 +119,15 @@ ADVICE = (
         "observations; or play without gradients and compute all turns of an episode by one call",
         consent="convergence",
         risk="several environments give other episodes; one call for all turns gives the same",
+    ),
+    advice(
+        *("cheaper-call", "costly-call"),
+        title="Use the cheaper form of a costly call",
+        doc="Change the line with much of the step: to the cheaper form of a library's function, "
+        "or, where it calls the job's own code, to less work. Only the author can edit it.",
+        summary=_cheaper_call,
+        consent="rounding",
+        risk="what training needs in every step must stay; other code may round differently",
     ),
     advice(
         *("whole-tensors", "short-operators-in-model"),

@@ -24,9 +24,14 @@ SWITCHES: dict[str, tuple[str, str | bool, str | bool]] = {
     "jax_debug_nans": ("jax.debug_nans", True, False),
 }
 """debugging mode -> its knob, the value that turns it on, the value that turns it off"""
-ADVICE = {"sync_debug": "reset the synchronisation debug mode once the waits are found"}
+STOPPED = "call tracemalloc.stop() before training, or trace a few steps only"
+ADVICE = {
+    "sync_debug": "reset the synchronisation debug mode once the waits are found",
+    "tracemalloc": STOPPED,
+    "tracemalloc_stacks": f"{STOPPED}; tracemalloc.start(1) keeps one line of each stack",
+}
 """modes without a knob"""
-UNPROMISED = ("PYTHONMALLOC", "PYTHONDEVMODE", "TORCH_DISTRIBUTED_DEBUG")
+UNPROMISED = ("PYTHONMALLOC", "PYTHONDEVMODE", "TORCH_DISTRIBUTED_DEBUG", "sync_debug")
 """modes whose cost is unknown before the fix is tried"""
 
 
@@ -37,7 +42,7 @@ def debug_mode_off(proof: Proof) -> Proposal | None:
     facts = proof.get_facts(HostFacts)
     mode = facts.mode
     if mode in ADVICE:
-        return Proposal(summary=ADVICE[mode], automatic=False, faster=False)
+        return Proposal(summary=ADVICE[mode], automatic=False, faster=mode not in UNPROMISED)
     if mode not in SWITCHES:
         return None
     knob, was, value = SWITCHES[mode]

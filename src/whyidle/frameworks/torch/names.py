@@ -97,7 +97,6 @@ _OPERATORS: Final = (
     Rule(Role.DATA_MOVEMENT, r"^aten::(item|_local_scalar_dense|as_strided|view)$"),
     Rule(Role.DATA_MOVEMENT, r"^aten::(pin_memory|is_pinned|_pin_memory)$"),
     Rule(Role.DATA_MOVEMENT, r"^aten::(resolve_conj|resolve_neg)$|^(aten::)?detach$"),
-    Rule(Role.LAYOUT_CHANGE, r"^aten::(contiguous|reshape|_reshape_copy)$", _OP),
     Rule(Role.SCALAR_OPERATOR, r"^aten::(item|_local_scalar_dense|is_nonzero)$"),
     Rule(Role.BATCHED_PRODUCT, r"^aten::(bmm|baddbmm)$"),
     Rule(Role.BATCHED_PRODUCT_CALL, r"^aten::(bmm|baddbmm|matmul|einsum)$"),

@@ -158,6 +158,7 @@ class CompiledCalls:
                 "differentiable": None,
                 "momentum": None,
                 "dtype": max(sizes, key=lambda kind: sizes[kind]),
+                "unread": 0,
             }
 
     def end_other(self, call: CompiledCall, begin: int) -> None:

@@ -117,6 +117,7 @@ def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
         "fused": None,
         "differentiable": None,
         "momentum": None,
+        "unread": 0,
         "dtype": _common_type(variables),
     }
 

@@ -6,8 +6,12 @@ thread can see (a tracer, a profiler) are checked after its first step, and agai
 
 from __future__ import annotations
 
+import re
 import sys
+import tracemalloc
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,6 +23,11 @@ from ...core.wrapped_functions import Wrap
 
 _HEARS = ("set_detect_anomaly.__init__", "detect_anomaly.__enter__")
 """hooks of anomaly mode"""
+_NARROW = {
+    "torch.bfloat16": r"\b(avx512_bf16|amx_bf16|bf16)\b",
+    "torch.float16": r"\b(avx512_fp16|amx_fp16|asimdhp)\b",
+}
+"""type of 16 bits -> flags of processors that multiply it"""
 _COMPILER = "torch._"
 """private modules of PyTorch switch anomaly mode on briefly while they trace a graph"""
 
@@ -32,6 +41,8 @@ class DebugModes(Listener):
     def __init__(self, events: Events) -> None:
         self.events = events
         self.requested: dict[str, str] = {}
+        self.narrowed = 0
+        """how often autocast began since the last look, to a type that this processor lacks"""
 
     def install_hooks(self, autograd: Any) -> None:
         """Wrap the functions that switch modes on."""
@@ -40,6 +51,8 @@ class DebugModes(Listener):
             ("anomaly_mode", "__enter__", getattr(autograd, "detect_anomaly", None)),
             ("torch_profiler", "__enter__", getattr(autograd.profiler, "profile", None)),
             ("torch_profiler", "__enter__", getattr(autograd.profiler, "emit_nvtx", None)),
+            ("tracemalloc", "start", tracemalloc),
+            ("narrow_cpu", "__enter__", getattr(sys.modules.get("torch"), "autocast", None)),
         ]
         for mode, name, kind in asks:
             if kind is not None:
@@ -48,13 +61,17 @@ class DebugModes(Listener):
 
     def _wrap_switch(self, where: str, mode: str) -> Wrap:
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
-            def wrapper(self_: Any, *args: Any, **kwargs: Any) -> Any:
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                if mode == "narrow_cpu":
+                    on = _lacks_type(args[0])
+                    self.narrowed += on
+                else:
+                    on = args[1] if len(args) > 1 else kwargs.get("mode", True)
                 if mode not in self.requested:
-                    on = args[0] if args else kwargs.get("mode", True)
                     self.events.run_contained(
                         where, self._note_request, mode, bool(on), sys._getframe(1)
                     )
-                return original(self_, *args, **kwargs)
+                return original(*args, **kwargs)
 
             return wrapper
 
@@ -75,9 +92,28 @@ class DebugModes(Listener):
         if not facts:
             return
         before = facts.get("own", {})
-        on = {mode: before.get(mode, 0) + 1 for mode, value in thread_modes().items() if value}
+        modes = {**thread_modes(), "narrow_cpu": self.narrowed > 0}
+        on = {mode: before.get(mode, 0) + 1 for mode, value in modes.items() if value}
+        self.narrowed = 0
         facts["own"] = {**before, **on, "looks": before.get("looks", 0) + 1}
         facts["asked"] = self.requested
+
+
+@lru_cache
+def _read_processor() -> str:
+    """The flags of the processor; "" where the system does not tell."""
+    path = Path("/proc/cpuinfo")
+    text = path.read_text("utf-8", "replace") if path.exists() else ""
+    found = re.search(r"^(flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return found[2] if found else ""
+
+
+def _lacks_type(autocast: Any) -> bool:
+    """Whether an autocast on the CPU is to a type that the processor does not multiply."""
+    if getattr(autocast, "device", "") != "cpu" or not getattr(autocast, "_enabled", False):
+        return False
+    flags = _NARROW.get(str(getattr(autocast, "fast_dtype", "")))
+    return bool(flags and (have := _read_processor()) and not re.search(flags, have))
 
 
 def thread_modes() -> dict[str, bool]:
@@ -85,7 +121,10 @@ def thread_modes() -> dict[str, bool]:
     import torch
 
     profiler = getattr(torch.autograd, "_profiler_enabled", None)
+    traced = tracemalloc.get_traceback_limit() if tracemalloc.is_tracing() else 0
     return {
+        "tracemalloc": traced == 1,
+        "tracemalloc_stacks": traced > 1,
         "tracing": sys.gettrace() is not None,
         "profiling": sys.getprofile() is not None,
         "torch_profiler": bool(profiler and profiler()),

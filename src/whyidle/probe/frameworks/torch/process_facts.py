@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
@@ -43,6 +44,8 @@ class FactsReader(Listener):
 
     def __init__(self, events: Events, anomaly_requested: Callable[[], bool]) -> None:
         self.events, self.anomaly_requested = events, anomaly_requested
+        self.optimizer: Callable[[], Any] = bool
+        """weak reference to the first optimizer, until its gradients have been counted"""
 
     def describe_training(self, optimizer: Any) -> ProcessFacts:
         """Return all facts known at the first step."""
@@ -60,6 +63,7 @@ class FactsReader(Listener):
         facts["switches"] = self.read_switches(torch)
         if optimizer is not None:
             facts["optimizer"] = _describe_optimizer(optimizer)
+            self.optimizer = weakref.ref(optimizer)
         return facts
 
     def describe_process(self) -> ProcessFacts | None:
@@ -70,6 +74,13 @@ class FactsReader(Listener):
     def _read_identity(self, torch: Any) -> ProcessFacts:
         identity = describe_identity(self.events.imported, torch.__version__, ENVIRONMENT)
         return {**identity, "cuda_built": getattr(torch.version, "cuda", None)}
+
+    def on_look(self) -> None:
+        """Count what the first optimizer updates although no sample of the batch has read it."""
+        facts, optimizer = self.events.recorder.facts, self.optimizer()
+        if facts and optimizer and facts.get("device") == "cpu" and "optimizer" in facts:
+            facts["optimizer"] = {**facts["optimizer"], "unread": _count_unread(optimizer)}
+            self.optimizer = bool
 
     def on_chore(self) -> None:
         """Refresh the facts that may change while the process trains."""
@@ -166,7 +177,16 @@ def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
         "differentiable": first.get("differentiable"),
         "momentum": first.get("momentum"),
         "dtype": max(types, key=lambda name: types[name], default=None),
+        "unread": 0,
     }
+
+
+def _count_unread(optimizer: Any) -> int:
+    """Elements in rows of matrices whose gradient is all zeros."""
+    tensors = [p for group in optimizer.param_groups for p in group["params"]]
+    dense = [p.grad for p in tensors if p.dim() == 2 and p.grad is not None]
+    dense = [grad for grad in dense if not grad.is_sparse]
+    return sum(int((~grad.any(1)).sum()) * grad.shape[1] for grad in dense)
 
 
 def _note_allocator(torch: Any, facts: ProcessFacts, steps: int) -> None:
