@@ -149,7 +149,7 @@ def _list_unknown(look: MemoryLook, phases: dict[Phase, float] | None) -> list[s
         unknown.append(f"no step was recorded: {look.state}")
     elif phases is None:
         unknown.append(f"this PyTorch reports no allocations of the device {look.device!r}")
-    elif look.batch is None:
+    elif look.batch is None or (look.why_no_batch and len(look.passes()) < 2):
         unknown.append(f"other batches: {look.why_no_batch}")
     if look.reserved is None and look.device != "cpu":
         unknown.append("fragmentation: this device's allocator does not report reserved memory")
