@@ -53,9 +53,8 @@ def enclosing_frames(frame: FrameType | None) -> list[FrameType]:
 
 
 def read_variables(frame: FrameType) -> dict[str, Any]:
-    """Return the variables of a frame. Until Python 3.13 a function's frame keeps the mapping that
-    it makes for this, and so the tensors of one step: it is emptied, unless the script has it too,
-    by ``locals()``."""
+    """Return the variables of a frame. Until Python 3.13 a function's frame keeps the mapping made
+    for this, and its tensors: it is emptied, unless the script has it too, by ``locals()``."""
     made = frame.f_locals
     values = dict(made)
     ours = type(made) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED

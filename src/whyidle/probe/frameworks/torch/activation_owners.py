@@ -51,7 +51,7 @@ class ModuleWatch:
         self.ended = False
         """whether what is kept was noted only up to a call of ``torch.func``"""
         self._shapes: dict[tuple[tuple[int, ...], Any], int] = {}
-        """shape and type of a saved tensor -> bytes of its storage"""
+        """shape and type of a saved tensor, or a result -> bytes of its storage"""
         self._seen: set[tuple[int, int]] = set()
         self._unpacked: set[int] = set()
         tensors = [t for m in modules for t in (*m.parameters(False), *m.buffers(False))]
@@ -72,6 +72,7 @@ class ModuleWatch:
         self.seconds[number] = self.seconds.get(number, 0.0) + time.perf_counter() - begin
         for tensor in find_tensors(result):
             self.outputs.append((address_of(tensor), number))
+            self._note_shape(tensor)
         span.__exit__(None, None, None)
 
     def pack(self, tensor: Any) -> Any:
@@ -80,14 +81,16 @@ class ModuleWatch:
         address = address_of(tensor)
         if address and address not in self._persistent and (address, owner) not in self._seen:
             self._seen.add((address, owner))
-            size = tensor.untyped_storage().nbytes()
-            if is_whole(tensor):
-                self._shapes[tuple(tensor.shape), tensor.dtype] = size
-            self.kept.append((address, size, owner))
+            self._note_shape(tensor)
+            self.kept.append((address, tensor.untyped_storage().nbytes(), owner))
         return owner, tensor
 
+    def _note_shape(self, tensor: Any) -> None:
+        if address_of(tensor) and is_whole(tensor):
+            self._shapes[tuple(tensor.shape), tensor.dtype] = tensor.untyped_storage().nbytes()
+
     def shapes_with(self, samples: int) -> list[tuple[tuple[int, ...], int]]:
-        """Shape, sorted, and bytes of the saved tensors one of whose dimensions is a multiple of
+        """Shape, sorted, and bytes of those tensors one of whose dimensions is a multiple of
         ``samples``, and of the buffers of bytes in which operators keep what they will need."""
         return [
             (tuple(sorted(shape)), size)

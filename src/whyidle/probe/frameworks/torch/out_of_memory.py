@@ -151,11 +151,7 @@ def read_message(text: str) -> dict[str, int]:
     patterns = {"requested": REQUESTED, "capacity": CAPACITY, "allocated": ALLOCATED,
                 "unused": UNUSED}  # fmt: skip
     found = {name: pattern.search(text) for name, pattern in patterns.items()}
-    return {
-        name: round(float(match[1]) * UNITS[match[2]])
-        for name, match in found.items()
-        if match is not None
-    }
+    return {name: round(float(m[1]) * UNITS[m[2]]) for name, m in found.items() if m}
 
 
 def _write_notes(

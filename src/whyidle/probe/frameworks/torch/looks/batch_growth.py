@@ -32,13 +32,16 @@ class BatchGrowth:
 
     def __call__(self, size: int) -> bool:
         """Whether memory of so many bytes does."""
-        if size in self.shaped:
-            return True
-        return size not in self.fixed and (self.block > 1 or size % self.samples == 0)
+        if size in self.shaped or size in self.fixed:
+            return size in self.shaped
+        return self.block > 1 or size % self.samples == 0 or not self.is_unsure(size)
 
     def is_unsure(self, size: int) -> bool:
-        """Whether memory that is taken not to grow may do so."""
-        return not self(size) and (size in self.alike or size not in self.fixed)
+        """Whether nothing tells: it is no parameter's, nor that of a tensor with samples in it, as
+        it is or in another type. A kernel's workspace may grow or not."""
+        if size in self.shaped or size in self.fixed:
+            return size in self.alike - self.shaped
+        return self.shaped.isdisjoint((size // 4, size // 2, 2 * size, 4 * size))
 
 
 def peak_of_twice(rows: list[list[int]], grown: set[int]) -> int:

@@ -129,10 +129,9 @@ class MemoryLook(Listener):
             if not callable(work):
                 return begin()
             made = {"closure": lambda: (work(), begin())[0]}
-            named = "closure" in kwargs
-            return (
-                (args, kwargs | made) if named else ((args[0], *made.values(), *args[2:]), kwargs)
-            )
+            if "closure" in kwargs:
+                return args, kwargs | made
+            return (args[0], *made.values(), *args[2:]), kwargs
 
         self.undo = [
             module.register_module_forward_pre_hook(self._contain(enter)).remove,
@@ -192,9 +191,9 @@ class RecordedStep:
         self.began, self.begun_s = clock_ns(), time.perf_counter()
         self.device = device_of(optimizer)
         self.groups = [p for group in optimizer.param_groups for p in group["params"]]
-        self.model = model
-        self.modules = list(self.model.modules())
-        self.names = [name or type(self.model).__name__ for name, _ in self.model.named_modules()]
+        self.modules = list(model.modules())
+        kinds = [(name, type(module).__name__) for name, module in model.named_modules()]
+        self.names = [(name or kind, kind) for name, kind in kinds]
         gradients = [p.grad for p in self.groups if p.grad is not None]
         state = [list(part.values()) for part in optimizer.state.values()]
         self._seen: set[int] = set()
@@ -303,12 +302,13 @@ class RecordedStep:
         grows = [turn for turn, row in enumerate(rows) if turn not in ours and growing(abs(row[2]))]
         results = [size for size in self.others if size in growing.shaped]
         kept = self.counted.pop("kept")
+        unsure = {n for n, row in enumerate(rows) if growing.is_unsure(abs(row[2]))} - ours
+        least, most = (peak_of_twice(rows, own) for own in ({*grows} - unsure, unsure.union(grows)))
         held = self.counted["parameters"] + self.counted["optimizer"] + sum(self.others)
-        unsure = {turn for turn in range(len(rows)) if growing.is_unsure(abs(rows[turn][2]))} - ours
-        least, most = (peak_of_twice(rows, own) for own in ({*grows}, unsure.union(grows)))
         if self.size and most - least > UNSURE * (held + least):
             grows = []
-            self.why = f"{(most - least) / 2e6:.3g} MB of the peak may grow with the batch or not"
+            own = f"{(most - least) / 1e6:.3g} MB of the peak"
+            self.why = f"{own} may grow with the batch or not; run it at another batch, too"
         update = read_allocations(*self.update_rows, draft, self.device) if self.update_rows else {}
         return {
             **self.counted,
@@ -320,9 +320,7 @@ class RecordedStep:
             "results": sum(results),
             "others": sum(self.others) - sum(results),
             "process_bytes": self.process_bytes,
-            "modules": [
-                [n, type(m).__name__] for n, m in zip(self.names, self.modules, strict=True)
-            ],
+            "modules": self.names,
             "module_times": [self.watch.seconds.get(n, 0.0) for n in range(len(self.modules))],
             "module_parameters": [
                 sum(p.numel() * p.element_size() for p in m.parameters(False)) for m in self.modules
