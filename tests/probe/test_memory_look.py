@@ -1,13 +1,16 @@
 """A look at memory: what it finds in a small job, and that it leaves no trace in it."""
 
 import gc
+from types import SimpleNamespace
 
 import pytest
 import standin
 
 from whyidle.analysis.memory.memory_plan import MemoryPlan
 from whyidle.model.memory_look import MemoryLook as Look
+from whyidle.probe.frameworks.torch.activation_owners import ModuleWatch
 from whyidle.probe.frameworks.torch.batch_size import find_batch_size
+from whyidle.probe.frameworks.torch.looks.batch_growth import BatchGrowth
 from whyidle.probe.frameworks.torch.looks.memory_look import MemoryLook
 from whyidle.probe.frameworks.torch.looks.model_look import ModelLook
 from whyidle.probe.frameworks.torch.looks.repeated_pass import check_modules, restore_job
@@ -300,3 +303,62 @@ def test_a_model_that_computes_its_samples_one_by_one_is_declined(tmp_path):
     assert (listener.found["state"], listener.found["batch"]) == ("measured", None)
     assert listener.found["why_no_batch"] == "the model computes the samples of a list one by one"
     assert loop.faults == []
+
+
+def record_step(folder, net, batch, loss):
+    """What a look finds in a job of SGD without dropout."""
+    loop = standin.Loop(folder)
+    optimizer = torch.optim.SGD(net.parameters(), 1e-2)
+    loop.recorder.facts, loop.lead = {"rank": None}, id(optimizer)
+    listener = MemoryLook(loop)
+    loop.add_listener(listener)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss(net(batch())).backward()
+        optimizer.step()
+        loop.notify("on_step", optimizer)
+    listener.stop_listening()
+    assert loop.faults == []
+    return read_document(Look, listener.found)
+
+
+def test_bytes_that_a_recurrent_layer_keeps_grow_with_the_batch(tmp_path, monkeypatch):
+    monkeypatch.setenv("WHYIDLE_MEMORY_FOR", "1000000000")  # tensors, not this process
+    net = nn.LSTM(40, 40, 6, batch_first=True)
+
+    def look_at(batch):
+        return record_step(
+            tmp_path, net, lambda: torch.randn(batch, 90, 40), lambda out: out[0].mean()
+        )
+
+    kept = [size for _, size, _ in look_at(6).replays[0].saved]
+    if not any(size % 6 for size in kept):
+        pytest.skip("this PyTorch keeps no buffer of bytes for a recurrent layer on a CPU")
+    seen, twice = look_at(6), look_at(12)
+    predicted = MemoryPlan(seen).peak_at(12) - seen.others
+    assert predicted == pytest.approx(MemoryPlan(twice).peak_at(12) - twice.others, rel=0.05)
+
+
+def test_activations_of_a_parameters_shape_are_not_taken_for_copies_of_it(tmp_path):
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Sigmoid()) for _ in range(4)))
+    look = record_step(tmp_path, net, lambda: torch.randn(64, 64), lambda out: out.mean())
+    assert look.batch == 64
+    assert MemoryPlan(look).peak_at(64)
+    assert MemoryPlan(look).peak_at(128) is None
+    assert "MB of the peak may grow with the batch or not" in look.why_no_batch
+
+
+def test_a_workspace_without_samples_is_not_known_to_grow():
+    """Even if it divides among them, as any power of two does; a mask of activations does grow."""
+    kept = {((16, 100), torch.float32): 6400, ((100, 100), torch.float32): 40_000}
+    watch = ModuleWatch(torch, [])
+    watch._shapes = kept
+    parameter = torch.zeros(100, 100)
+    step = SimpleNamespace(size=16, device=parameter.device, groups=[parameter], watch=watch)
+    grows = BatchGrowth(step, [])
+    assert [grows.is_unsure(n) for n in (6400, 1600, 40_000, 32_768)] == [False, False, False, True]
+    assert [grows(n) for n in (6400, 1600, 40_000, 32_768, 12_345)] == [True] * 2 + [
+        False,
+        True,
+        False,
+    ]

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import weakref
 
 import pytest
 import standin
@@ -121,6 +122,22 @@ def test_what_is_held_after_steps_is_noted(tmp_path):
         levels.on_look()
     assert [steps for steps, _ in levels.rows] == [10, 30]
     assert all(1e7 < held < 1e11 for _, held in levels.rows)
+
+
+def test_tensors_of_a_step_whose_variables_were_read_do_not_stay_alive(tmp_path):
+    loop = standin.Loop(tmp_path)
+    loop.recorder.facts = {"device": "cpu"}
+    levels = out_of_memory.MemoryLevels(loop)
+    logits = torch.zeros(3)
+    known = locals()  # the script's own, which stays as it is
+    levels.on_look()
+    assert known["logits"] is logits
+    del known
+    levels.on_look()
+    assert [3] in levels.shapes.values()
+    gone = weakref.ref(logits)
+    del logits
+    assert gone() is None
 
 
 def test_an_accelerators_error_is_recognised():

@@ -10,6 +10,8 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.memory_look import DeathNotes
 from whyidle.record.memory_death import EXPANDABLE, _describe_growth, add_death
 from whyidle.reports import html, terminal
+from whyidle.reports._report import screen_parts
+from whyidle.reports._sections import Bar, Section
 
 GB = 10**9
 NOTES = {
@@ -70,6 +72,12 @@ def test_reports_name_line_module_and_owners(told):
     assert "blocks.3 (Block)" in " ".join(text.split())
     assert "images [64, 3, 1024, 1024] (805 MB)" in " ".join(text.split())
     assert "Out of memory" in html.render(told())
+
+
+def test_one_screen_shows_what_it_died_of_and_not_its_shares(told):
+    sections = [part for part in screen_parts(told(), []) if isinstance(part, Section)]
+    assert "Out of memory" in [section.title for section in sections]
+    assert not any(isinstance(part, Bar) for section in sections for part in section.parts)
 
 
 def test_the_error_comes_first(told):

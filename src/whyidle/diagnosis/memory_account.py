@@ -30,10 +30,12 @@ def build_account(facts: Facts) -> MemoryAccount | None:
     step_s = float(np.median(steps)) if facts.steps.found_by and len(steps) else None
     plan = MemoryPlan(look, step_s, backward_passes(facts) or 1)
     phases = plan.phases(look.batch or 0)
-    phase = _highest_phase(phases) if phases else None
+    order = sorted((phases or {}).items(), key=lambda row: -row[1])
+    phase = order[0][0] if order else None
     peak = plan.peak_at(look.batch or 0)
     own, listed = plan.job_order, OptionList(plan)
     largest = plan.largest_batch()
+    spare = max(look.reserved - look.allocated, 0) if look.reserved and look.allocated else None
     return MemoryAccount(
         device=look.device,
         batch=look.batch,
@@ -44,7 +46,7 @@ def build_account(facts: Facts) -> MemoryAccount | None:
         parts=_list_parts(plan, phase, peak),
         modules=_list_modules(look, own) if own else [],
         reserved=look.reserved,
-        fragmentation=_difference(look.reserved, look.allocated),
+        fragmentation=spare,
         loader_bytes=_loader_bytes(facts, look),
         shared_bytes=look.shared_bytes,
         options=listed.build_options(),
@@ -52,10 +54,6 @@ def build_account(facts: Facts) -> MemoryAccount | None:
         largest_recomputed=_largest_recomputed(plan, listed, largest),
         unknown=_list_unknown(look, phases),
     )
-
-
-def _highest_phase(phases: dict[Phase, float]) -> Phase:
-    return max(phases, key=lambda phase: phases[phase])
 
 
 def _largest_recomputed(
@@ -67,10 +65,6 @@ def _largest_recomputed(
     chosen = listed.recomputable[0]
     batch = plan.largest_batch(chosen)
     return listed.with_recomputed(batch, chosen) if batch and batch > largest else None
-
-
-def _difference(whole: int | None, part: int | None) -> int | None:
-    return None if whole is None or part is None else max(whole - part, 0)
 
 
 def _loader_bytes(facts: Facts, look: MemoryLook) -> int | None:
@@ -149,7 +143,7 @@ def _list_unknown(look: MemoryLook, phases: dict[Phase, float] | None) -> list[s
         unknown.append(f"no step was recorded: {look.state}")
     elif phases is None:
         unknown.append(f"this PyTorch reports no allocations of the device {look.device!r}")
-    elif look.batch is None:
+    elif look.batch is None or (look.why_no_batch and len(look.passes()) < 2):
         unknown.append(f"other batches: {look.why_no_batch}")
     if look.reserved is None and look.device != "cpu":
         unknown.append("fragmentation: this device's allocator does not report reserved memory")

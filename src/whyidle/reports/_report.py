@@ -180,8 +180,8 @@ def screen_parts(
     if diagnosis.saw_nothing and not serious_findings(diagnosis):
         steps = [] if diagnosis.command_failed else [Commands(next_steps)]
         return [part for part in (*top, *_notes(diagnosis, most), *steps) if part is not None]
-    account = diagnosis.memory
-    if account is not None and account.peak and account.death is None:  # it was asked for
+    account, died = diagnosis.memory, death_section(diagnosis) is not None
+    if account is not None and account.peak and not died:  # it was asked for
         verdict = [*top[1:], _bars(diagnosis)] if account.usable is None else []
         model = model_section(diagnosis, most)
         findings = _findings(diagnosis, most) if model else None  # every look was asked for
@@ -190,9 +190,9 @@ def screen_parts(
         return [part for part in parts if part is not None]
     parts = [
         *top,
-        _bars(diagnosis),
+        None if died else _bars(diagnosis),
         None
-        if diagnosis.detail.fixed
+        if diagnosis.detail.fixed or died
         else line_section(diagnosis, min(most, STEP_ROWS), heads=False),
         model_section(diagnosis, most),
         _trials(diagnosis, most) if diagnosis.trials else _findings(diagnosis, most),

@@ -70,10 +70,10 @@ class AllocationOrder:
         ends = [end for _, end, kind, _ in self.recorded.marks if kind == FORWARD and end <= back]
         return max(ends, default=0)
 
-    def lasting_rows(self, until: int | None = None) -> set[int]:
+    def lasting_rows(self, until: int | None = None, first: int = 0) -> set[int]:
         """The rows whose memory was not given back, up to a row or in the whole pass."""
         live: dict[int, int] = {}
-        for turn, (_, address, size) in enumerate(self.recorded.rows[:until]):
+        for turn, (_, address, size) in enumerate(self.recorded.rows[first:until], first):
             if size > 0:
                 live[address] = turn
             else:
@@ -125,19 +125,12 @@ class AllocationOrder:
     def _only_saved_by(self, number: int, inside: set[int], begin: int, end: int) -> dict[int, int]:
         """Address -> bytes of what lives at the end of a call only for the backward pass of these
         modules: made in the call, not its result, and kept by no other module."""
-        rows = (self.time >= begin) & (self.time < end)
-        live: dict[int, int] = {}
-        pairs = zip(self.address[rows].tolist(), self.size[rows].tolist(), strict=True)
-        for address, size in pairs:
-            if size > 0:
-                live[address] = size
-            else:
-                live.pop(address, None)
-        recorded = self.recorded
+        recorded, (first, last) = self.recorded, np.searchsorted(self.time, (begin, end)).tolist()
+        live = [recorded.rows[turn][1:] for turn in self.lasting_rows(last, first)]
         ours = {address for address, _, owner in recorded.saved if owner in inside}
         others = {address for address, _, owner in recorded.saved if owner not in inside}
         others |= {address for address, owner in recorded.outputs if owner == number}
-        return {a: size for a, size in live.items() if a in ours and a not in others}
+        return {a: size for a, size in live if a in ours and a not in others}
 
     def stretch_levels(self, chosen: Collection[int] = ()) -> F64:
         """The highest level of each stretch, bytes above the level at the begin."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from whyidle.machine.sources._open_file import read_text
 from whyidle.model.machine import Check, State
 
 _NONE_MEANS = "recordings from other machines can still be explained here"
@@ -27,7 +28,7 @@ def check_gpus(root: Path) -> list[Check]:
 
 
 def _check_nvidia(root: Path) -> list[Check]:
-    driver = _read_text(root / "proc/driver/nvidia/version")
+    driver = read_text(root / "proc/driver/nvidia/version")
     nodes = sorted((root / "dev").glob("nvidia[0-9]*"))
     smi = shutil.which("nvidia-smi") if root == Path("/") else None
     if not (driver or nodes or smi):
@@ -51,7 +52,7 @@ def _check_driver(text: str, smi: str | None) -> Check:
 def _check_counters(root: Path) -> list[Check]:
     """Hardware counters require administrator rights by default; kernel times do not."""
     match = re.search(
-        r"RmProfilingAdminOnly:\s*(\d)", _read_text(root / "proc/driver/nvidia/params")
+        r"RmProfilingAdminOnly:\s*(\d)", read_text(root / "proc/driver/nvidia/params")
     )
     if not match:
         return []
@@ -111,9 +112,9 @@ def _check_device(nvml: Any, handle: Any) -> Check:
 
 def _check_amd(root: Path) -> list[Check]:
     names = [
-        _read_text(node / "name") or "gfx"
+        read_text(node / "name") or "gfx"
         for node in sorted((root / "sys/class/kfd/kfd/topology/nodes").glob("*"))
-        if re.search(r"^simd_count [1-9]", _read_text(node / "properties"), re.MULTILINE)
+        if re.search(r"^simd_count [1-9]", read_text(node / "properties"), re.MULTILINE)
     ]
     if not names:
         return []
@@ -127,10 +128,3 @@ def _check_amd(root: Path) -> list[Check]:
             close="amd-smi monitor shows them beside the job",
         ),
     ]
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

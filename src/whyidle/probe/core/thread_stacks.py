@@ -16,6 +16,7 @@ itself alive, and with it the variables of every thread, until garbage is collec
 from __future__ import annotations
 
 import gc
+import inspect
 import operator
 import sys
 from collections import deque
@@ -49,6 +50,17 @@ def enclosing_frames(frame: FrameType | None) -> list[FrameType]:
             partial(frames.extend, takewhile(operator.truth, accumulate(steps, getattr)))
         )
     return frames
+
+
+def read_variables(frame: FrameType) -> dict[str, Any]:
+    """Return the variables of a frame. Until Python 3.13 a function's frame keeps the mapping made
+    for this, and its tensors: it is emptied, unless the script has it too, by ``locals()``."""
+    made = frame.f_locals
+    values = dict(made)
+    ours = type(made) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED
+    if ours and sys.getrefcount(made) <= 3:  # the frame's, this function's, and the call's
+        made.clear()
+    return values
 
 
 def run_without_gc(work: Callable[[], Any]) -> Any:

@@ -6,7 +6,8 @@ import os
 from types import FrameType
 from typing import Any
 
-OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from ..core.own_files import FOLDER
+from ..core.thread_stacks import read_variables
 
 
 def find_source_line(frame: FrameType | None, made: Any, start: str) -> str | None:
@@ -15,7 +16,7 @@ def find_source_line(frame: FrameType | None, made: Any, start: str) -> str | No
     wrapper of it. File names are relative to ``start``."""
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(OURS) and not _belongs_to(frame, made):
+        if not name.startswith(FOLDER) and not _belongs_to(frame, made):
             return f"{os.path.join(start, name)}:{frame.f_lineno}"
         frame = frame.f_back
     return None
@@ -23,10 +24,9 @@ def find_source_line(frame: FrameType | None, made: Any, start: str) -> str | No
 
 def _belongs_to(frame: FrameType, made: Any) -> bool:
     """Whether the first argument of a frame's function is the object, or a tuple that begins with
-    it (``*args``). Only ``__init__`` and closures around one are inspected: until Python 3.13,
-    reading a frame's variables keeps their values alive."""
+    it (``*args``). Only ``__init__`` and closures around one are inspected."""
     code = frame.f_code
     if not code.co_varnames or not (code.co_name == "__init__" or code.co_freevars):
         return False
-    first = frame.f_locals.get(code.co_varnames[0])
+    first = read_variables(frame).get(code.co_varnames[0])
     return first is made or (type(first) is tuple and first[:1] != () and first[0] is made)

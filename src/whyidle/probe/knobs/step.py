@@ -16,8 +16,8 @@ from collections.abc import Callable
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+from ..core.own_files import FOLDER
 from . import NO_FORM, KnobSession
-from ._source_line import OURS
 
 COMPILE = "step.compile"
 INSTALLED = ("site-packages", "dist-packages")
@@ -140,7 +140,7 @@ class GradientWatch:
         self.session.run_contained([COMPILE], self._replace_caller, compiler, frame)
 
     def _replace_caller(self, compiler: Callable[..., Any], frame: FrameType | None) -> None:
-        while frame is not None and frame.f_code.co_filename.startswith(OURS):
+        while frame is not None and frame.f_code.co_filename.startswith(FOLDER):
             frame = frame.f_back
         if frame is None or any(folder in frame.f_code.co_filename for folder in INSTALLED):
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
+from math import prod
 from typing import Any, cast
 
 from ...core.events import Events
@@ -111,7 +112,7 @@ def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
     return {
         "name": type(optimizer).__name__,
         "tensors": len(variables),
-        "elements": sum(_size_of(variable) for variable in variables),
+        "elements": sum(prod(map(int, variable.shape)) for variable in variables),
         "groups": 1,
         "foreach": None,
         "fused": None,
@@ -125,10 +126,3 @@ def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
 def _common_type(variables: list[Any]) -> str | None:
     types = [str(getattr(one.dtype, "name", one.dtype)) for one in variables]
     return max(set(types), key=types.count, default=None)
-
-
-def _size_of(variable: Any) -> int:
-    size = 1
-    for length in variable.shape:
-        size *= int(length)
-    return size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from math import prod
 from typing import Any
 
 from ...core.trial_state import MOST_ELEMENTS, Snapshot, TrialDevice
@@ -56,7 +57,9 @@ class KerasState:
 
     def largest(self, optimizer: Any) -> tuple[Any, Any] | None:
         """Return a copy of the largest variable that is small enough to copy, and the variable."""
-        sized = [(_size_of(one), number, one) for number, one in enumerate(self.variables())]
+        sized = [
+            (prod(map(int, one.shape)), number, one) for number, one in enumerate(self.variables())
+        ]
         small = [each for each in sized if each[0] <= MOST_ELEMENTS]
         largest = max(small, default=None)
         return None if largest is None else (self.local(largest[2]), largest[2])
@@ -87,13 +90,6 @@ class KerasState:
         resolver = tensorflow.distribute.cluster_resolver.TFConfigClusterResolver()
         workers = resolver.cluster_spec().as_dict().get("worker", [])
         return (int(resolver.task_id or 0), len(workers)) if len(workers) > 1 else None
-
-
-def _size_of(variable: Any) -> int:
-    size = 1
-    for length in variable.shape:
-        size *= int(length)
-    return size
 
 
 def find_loss(result: Any) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from .looks.batch_growth import BLOCK
 from .looks.step_tape import find_tensors
 
 FORWARD, UNPACK = "whyidle::forward ", "whyidle::unpack "
@@ -24,6 +25,15 @@ def address_of(tensor: Any) -> int:
         return int(tensor.untyped_storage().data_ptr())
     except (RuntimeError, NotImplementedError):
         return 0
+
+
+def is_whole(tensor: Any) -> bool:
+    """Whether a tensor is all that its storage holds, but for what rounding adds: no slice of a
+    whole dataset."""
+    with suppress(RuntimeError, NotImplementedError):
+        own = tensor.numel() * tensor.element_size()
+        return bool(tensor.untyped_storage().nbytes() <= max(2 * own, own + BLOCK))
+    return True
 
 
 class ModuleWatch:
@@ -40,8 +50,8 @@ class ModuleWatch:
         """module -> seconds of its calls, those of modules inside it included"""
         self.ended = False
         """whether what is kept was noted only up to a call of ``torch.func``"""
-        self._shapes: dict[tuple[int, ...], int] = {}
-        """shape of a saved tensor -> bytes of its storage"""
+        self._shapes: dict[tuple[tuple[int, ...], Any], int] = {}
+        """shape and type of a saved tensor, or a result -> bytes of its storage"""
         self._seen: set[tuple[int, int]] = set()
         self._unpacked: set[int] = set()
         tensors = [t for m in modules for t in (*m.parameters(False), *m.buffers(False))]
@@ -62,6 +72,7 @@ class ModuleWatch:
         self.seconds[number] = self.seconds.get(number, 0.0) + time.perf_counter() - begin
         for tensor in find_tensors(result):
             self.outputs.append((address_of(tensor), number))
+            self._note_shape(tensor)
         span.__exit__(None, None, None)
 
     def pack(self, tensor: Any) -> Any:
@@ -70,25 +81,27 @@ class ModuleWatch:
         address = address_of(tensor)
         if address and address not in self._persistent and (address, owner) not in self._seen:
             self._seen.add((address, owner))
-            size, own = tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size()
-            if size <= max(2 * own, own + 512):  # no slice of a whole dataset
-                self._shapes[tuple(tensor.shape)] = size
+            self._note_shape(tensor)
             self.kept.append((address, tensor.untyped_storage().nbytes(), owner))
         return owner, tensor
 
-    def sizes_with(self, samples: int, apart: set[tuple[int, ...]]) -> set[int]:
-        """Bytes of the saved tensors one of whose dimensions is a multiple of ``samples``, but
-        those of shapes ``apart``, sorted, as parameters in another precision have."""
-        return {
-            size
-            for shape, size in self._shapes.items()
-            if tuple(sorted(shape)) not in apart
-            and any(number and number % samples == 0 for number in shape)
-        }
+    def _note_shape(self, tensor: Any) -> None:
+        if address_of(tensor) and is_whole(tensor):
+            self._shapes[tuple(tensor.shape), tensor.dtype] = tensor.untyped_storage().nbytes()
+
+    def shapes_with(self, samples: int) -> list[tuple[tuple[int, ...], int]]:
+        """Shape, sorted, and bytes of those tensors one of whose dimensions is a multiple of
+        ``samples``, and of the buffers of bytes in which operators keep what they will need."""
+        return [
+            (tuple(sorted(shape)), size)
+            for (shape, kind), size in self._shapes.items()
+            if any(number and number % samples == 0 for number in shape)
+            or (len(shape) == 1 and kind == self._torch.uint8)
+        ]
 
     def keeps_rows_of(self, samples: int) -> bool:
         """Whether most of what is kept has the samples, or parts of them, as rows."""
-        rows = sum(n for shape, n in self._shapes.items() if shape and shape[0] % samples == 0)
+        rows = sum(n for (shape, _), n in self._shapes.items() if shape and shape[0] % samples == 0)
         return rows > 0.9 * sum(self._shapes.values())
 
     def unpack(self, packed: Any) -> Any:

@@ -25,6 +25,7 @@ from ...core.events import Events
 from ...core.listener import Listener
 from ...core.loaded_modules import is_installed
 from ...core.own_files import FOLDER
+from ...core.thread_stacks import read_variables
 from . import accelerator
 from .looks.step_tape import DEEPEST, find_tensors
 
@@ -91,7 +92,7 @@ def _variables_of(frame: FrameType) -> Iterator[tuple[Place, Any]]:
     """The variables of a frame that hold a tensor, or a batch of some."""
     if frame.f_code.co_filename.startswith(FOLDER):
         return
-    for name, value in list(frame.f_locals.items()):
+    for name, value in read_variables(frame).items():
         place = frame.f_code.co_filename, frame.f_code.co_name, name
         parts = list(value.items()) if isinstance(value, dict) else [("", value)]
         if isinstance(value, (list, tuple)):
@@ -150,11 +151,7 @@ def read_message(text: str) -> dict[str, int]:
     patterns = {"requested": REQUESTED, "capacity": CAPACITY, "allocated": ALLOCATED,
                 "unused": UNUSED}  # fmt: skip
     found = {name: pattern.search(text) for name, pattern in patterns.items()}
-    return {
-        name: round(float(match[1]) * UNITS[match[2]])
-        for name, match in found.items()
-        if match is not None
-    }
+    return {name: round(float(m[1]) * UNITS[m[2]]) for name, m in found.items() if m}
 
 
 def _write_notes(
@@ -200,7 +197,7 @@ def _describe_place(torch: Any, frames: list[tuple[FrameType, int]]) -> dict[str
         path = frame.f_code.co_filename
         if not path.startswith(FOLDER) and not is_installed(path) and os.path.exists(path):
             place = {"file": path, "line": line, "function": frame.f_code.co_name}
-        own = frame.f_locals.get((*frame.f_code.co_varnames, "")[0])
+        own = read_variables(frame).get((*frame.f_code.co_varnames, "")[0])
         if frame.f_code.co_name == "forward" and isinstance(own, torch.nn.Module):
             modules.append(own)
     if modules:
@@ -255,7 +252,7 @@ def _list_largest(
     """The largest variables of the frames that hold tensors: name, shape (of the first), bytes."""
     found: dict[int, list[Any]] = {}
     for frame, _ in frames:
-        for name, value in list(frame.f_locals.items()):
+        for name, value in read_variables(frame).items():
             tensors = [t for t in find_tensors(value, DEEPEST - 2) if t.device.type == device]
             with suppress(RuntimeError, NotImplementedError):
                 size = _count_bytes(tensors, device, set(own))
@@ -291,13 +288,9 @@ def count_activations(
             own = [owners.get(id(getattr(parent, "variable", None)), "") for parent in taken]
             own += [owned.get(parent, "") for parent in before]
             owned[node] = next(filter(None, own), "")
-            for tensor in _saved_by(node):
-                with suppress(RuntimeError, NotImplementedError):
-                    storage = tensor.untyped_storage()
-                    if tensor.device.type == device and storage.data_ptr() not in seen:
-                        seen.add(storage.data_ptr())
-                        name = owned[node] or OUTSIDE
-                        found[name] = found.get(name, 0) + storage.nbytes()
+            if size := _count_bytes(_saved_by(node), device, seen):
+                name = owned[node] or OUTSIDE
+                found[name] = found.get(name, 0) + size
     return dict(sorted(found.items(), key=lambda row: -row[1]))
 
 

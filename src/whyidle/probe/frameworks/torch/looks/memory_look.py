@@ -19,10 +19,12 @@ from typing import Any
 from ....core.events import Events
 from ....core.listener import Listener
 from ....core.recorder import clock_ns
+from ....core.thread_stacks import read_variables
 from .. import accelerator
-from ..activation_owners import ModuleWatch, address_of, watch_modules
+from ..activation_owners import ModuleWatch, address_of, is_whole, watch_modules
 from ..allocation_profiler import MemoryProfiler, read_allocations
 from ..batch_size import find_batch_size
+from .batch_growth import BatchGrowth, peak_of_twice
 from .step_tape import NotReplayableError, find_tensors
 
 LOOK = "memory"
@@ -30,10 +32,8 @@ FIRST = 2
 """steps before the look: the first one makes the optimizer's state and fills caches"""
 LOOKS, LOOKED = 2, 2_000
 """steps that are recorded, of different sizes, and those after which none is waited for"""
-APART = 0.8
-"""largest ratio of two sizes through which a line is drawn"""
-BLOCK = 512
-"""multiple of bytes in which allocators of GPUs give memory"""
+APART, UNSURE = 0.8, 0.05
+"""largest ratio of two sizes through which a line is drawn; share of a peak that may be wrong"""
 
 
 def is_requested(look: str = LOOK) -> bool:
@@ -129,10 +129,9 @@ class MemoryLook(Listener):
             if not callable(work):
                 return begin()
             made = {"closure": lambda: (work(), begin())[0]}
-            named = "closure" in kwargs
-            return (
-                (args, kwargs | made) if named else ((args[0], *made.values(), *args[2:]), kwargs)
-            )
+            if "closure" in kwargs:
+                return args, kwargs | made
+            return (args[0], *made.values(), *args[2:]), kwargs
 
         self.undo = [
             module.register_module_forward_pre_hook(self._contain(enter)).remove,
@@ -147,8 +146,9 @@ class MemoryLook(Listener):
     def _begin_step(self, torch: Any, optimizer: Any, model: Any, args: Any) -> None:
         time_first = any(getattr(m, "batch_first", True) is False for m in model.modules())
         sized = find_batch_size(args, self.loader_size, time_first=time_first)
-        again = sized[0] is None or not any(_are_apart(sized[0], n) for n in self.recorded)
-        if torch.autograd._profiler_enabled() or (self.recorded and again):
+        size = sized[0] or 0
+        apart = any(min(size, n) <= APART * max(size, n) for n in self.recorded)
+        if torch.autograd._profiler_enabled() or (self.recorded and not (size and apart)):
             return
         if why_not := _explain_unfit(torch, model):
             raise NotReplayableError(why_not)
@@ -179,10 +179,6 @@ class MemoryLook(Listener):
         self.found["replays"] = [one for one in self.recorded.values() if one is not None]
 
 
-def _are_apart(one: int, other: int) -> bool:
-    return min(one, other) <= APART * max(one, other)
-
-
 class RecordedStep:
     """One step of the job, from the first call of its model to its update."""
 
@@ -195,21 +191,20 @@ class RecordedStep:
         self.began, self.begun_s = clock_ns(), time.perf_counter()
         self.device = device_of(optimizer)
         self.groups = [p for group in optimizer.param_groups for p in group["params"]]
-        self.model = model
-        self.modules = list(self.model.modules())
-        self.names = [name or type(self.model).__name__ for name, _ in self.model.named_modules()]
+        self.modules = list(model.modules())
+        kinds = [(name, type(module).__name__) for name, module in model.named_modules()]
+        self.names = [(name or kind, kind) for name, kind in kinds]
         gradients = [p.grad for p in self.groups if p.grad is not None]
         state = [list(part.values()) for part in optimizer.state.values()]
         self._seen: set[int] = set()
         # a slice of a whole dataset shares its memory, which does not grow with the batch
-        batch = [tensor for tensor in find_tensors(args) if _is_whole(tensor)]
-        self.sliced = {address_of(t) for t in find_tensors(args) if not _is_whole(t)}
-        models = self.modules
+        batch = [tensor for tensor in find_tensors(args) if is_whole(tensor)]
+        self.sliced = {address_of(t) for t in find_tensors(args) if not is_whole(t)}
         tensors = {
-            "parameters": [*self.groups, *(p for m in models for p in m.parameters(False))],
+            "parameters": [*self.groups, *model.parameters()],
             "kept": gradients,
             "optimizer": list(find_tensors(state)),
-            "buffers": [b for m in models for b in m.buffers(False)],
+            "buffers": list(model.buffers()),
             "batch_bytes": batch,
         }
         self.counted = {name: sum(self._sizes(own)) for name, own in tensors.items()}
@@ -301,12 +296,19 @@ class RecordedStep:
         if self.size and self.listed and not self.watch.keeps_rows_of(self.size):
             self.size, self.why = None, "the model computes the samples of a list one by one"
         gradients = [p.grad for p in self.groups if p.grad is not None]
-        growing = _Growth(self, gradients)
+        growing = BatchGrowth(self, gradients)
         last = {address: turn for turn, (_, address, size) in enumerate(rows) if size > 0}
         ours = {last.get(address_of(gradient)) for gradient in gradients}
         grows = [turn for turn, row in enumerate(rows) if turn not in ours and growing(abs(row[2]))]
         results = [size for size in self.others if size in growing.shaped]
         kept = self.counted.pop("kept")
+        unsure = {n for n, row in enumerate(rows) if growing.is_unsure(abs(row[2]))} - ours
+        least, most = (peak_of_twice(rows, own) for own in ({*grows} - unsure, unsure.union(grows)))
+        held = self.counted["parameters"] + self.counted["optimizer"] + sum(self.others)
+        if self.size and most - least > UNSURE * (held + least):
+            grows = []
+            own = f"{(most - least) / 1e6:.3g} MB of the peak"
+            self.why = f"{own} may grow with the batch or not; run it at another batch, too"
         update = read_allocations(*self.update_rows, draft, self.device) if self.update_rows else {}
         return {
             **self.counted,
@@ -318,9 +320,7 @@ class RecordedStep:
             "results": sum(results),
             "others": sum(self.others) - sum(results),
             "process_bytes": self.process_bytes,
-            "modules": [
-                [n, type(m).__name__] for n, m in zip(self.names, self.modules, strict=True)
-            ],
+            "modules": self.names,
             "module_times": [self.watch.seconds.get(n, 0.0) for n in range(len(self.modules))],
             "module_parameters": [
                 sum(p.numel() * p.element_size() for p in m.parameters(False)) for m in self.modules
@@ -339,27 +339,6 @@ class RecordedStep:
         }
 
 
-class _Growth:
-    """Whether memory of a size grows with the batch: saved tensors with a multiple of its samples
-    as a dimension do, and what else divides among the samples but is no parameter."""
-
-    def __init__(self, step: RecordedStep, gradients: list[Any]) -> None:
-        self.samples = step.size or 1
-        self.block = 1 if step.device.type == "cpu" else BLOCK
-        tensors = [*step.groups, *gradients]
-        apart = {tuple(sorted(tensor.shape)) for tensor in step.groups}
-        self.shaped = {self._round(n) for n in step.watch.sizes_with(self.samples, apart)}
-        self.fixed = {self._round(int(t.untyped_storage().nbytes())) for t in tensors}
-
-    def _round(self, size: int) -> int:
-        return -(-size // self.block) * self.block
-
-    def __call__(self, size: int) -> bool:
-        if size in self.shaped:
-            return True
-        return size not in self.fixed and (self.block > 1 or size % self.samples == 0)
-
-
 def _explain_unfit(torch: Any, model: Any) -> str:
     """Why a step cannot be recorded without a change to the job; empty where it can."""
     if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
@@ -370,31 +349,18 @@ def _explain_unfit(torch: Any, model: Any) -> str:
 
 
 def _with_keywords(model: Any, args: Any) -> tuple[Any, ...]:
-    """What a model is called with, by keywords too; locals of callers, once read, stay alive."""
+    """What a model is called with, by keywords too."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code is not type(model)._call_impl.__code__:
         frame = frame.f_back
-    return (*args, *(frame.f_locals["kwargs"].values() if frame else ()))
-
-
-def _is_whole(tensor: Any) -> bool:
-    """Whether a tensor is all that its storage holds, but for what rounding adds."""
-    try:
-        own = tensor.numel() * tensor.element_size()
-        return bool(tensor.untyped_storage().nbytes() <= max(2 * own, own + BLOCK))
-    except (RuntimeError, NotImplementedError):
-        return True
+    return (*args, *(read_variables(frame)["kwargs"].values() if frame else ()))
 
 
 def _drop_earlier(rows: list[list[int]]) -> list[list[int]]:
     """The rows without the ends of what was there before, which only some devices tell."""
     live, kept = set[int](), list[list[int]]()
     for row in rows:
-        if row[2] > 0:
-            live.add(row[1])
-        elif row[1] not in live:
-            continue
-        else:
-            live.discard(row[1])
-        kept.append(row)
+        if row[2] > 0 or row[1] in live:
+            (live.add if row[2] > 0 else live.discard)(row[1])
+            kept.append(row)
     return kept

@@ -115,7 +115,8 @@ class ModelPass(RepeatedPass):
         self._list_modules(tape.modules())
         check_modules(self.modules)
         size = self._batch_size()
-        self.found |= {"batch": size, "modules": self._describe_modules()}
+        names = [[self.names[id(module)], type(module).__name__] for module in self.modules]
+        self.found |= {"batch": size, "modules": names}
         leaves = self._fresh_leaves()
         with restore_job(torch, self.modules):
             self.found["passes"] = [self._time_pass(leaves) for _ in range(3)][1:]

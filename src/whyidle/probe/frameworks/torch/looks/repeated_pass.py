@@ -59,9 +59,6 @@ class RepeatedPass:
         ]  # fmt: skip
         self.parameters = list({id(p): p for p in self.parameters}.values())
 
-    def _describe_modules(self) -> list[list[Any]]:
-        return [[self.names[id(module)], type(module).__name__] for module in self.modules]
-
     # -- the batch ----------------------------------------------------------------------------
 
     def _batch_leaves(self) -> dict[int, Any]:
@@ -83,10 +80,8 @@ class RepeatedPass:
     def _fresh_leaves(self) -> dict[int, Any]:
         """The tape's inputs, with those of the batch as tensors of our own."""
         batch = self._batch_leaves().items()
-        return {
-            **self.tape.leaves,
-            **{n: t.detach().requires_grad_(t.requires_grad) for n, t in batch},
-        }
+        own = {n: t.detach().requires_grad_(t.requires_grad) for n, t in batch}
+        return self.tape.leaves | own
 
     # -- passes -------------------------------------------------------------------------------
 
