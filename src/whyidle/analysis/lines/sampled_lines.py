@@ -94,6 +94,11 @@ def lines_with_share(
     return [line for line in places if not in_library(line[0])] or places
 
 
+def own_lines(facts: Facts, spans: Intervals) -> tuple[Place, ...]:
+    """Return the user's lines in samples of ``spans``, the largest first; no library's."""
+    return tuple(place for place, _ in lines_with_share(facts, spans) if not in_library(place))
+
+
 def describe_place(place: Place) -> str:
     """Return a place for a headline: its function, or its line if that has no name of its own."""
     name = place.function or ""

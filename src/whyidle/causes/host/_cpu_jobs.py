@@ -35,7 +35,7 @@ from whyidle.analysis.sampling.share_error import (
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_steps
 from whyidle.causes.host._debug_modes import debugging_time
-from whyidle.causes.host._eager_operators import eager_calls
+from whyidle.causes.host._eager_operators import find_eager_calls
 from whyidle.model.cause import NOTICEABLE, Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
@@ -69,7 +69,7 @@ def python_overhead(facts: Facts) -> Proof | None:
     it ended in a framework's own dispatch, the expected gain is zero. What a compiled step hides
     once its result is no longer read is the read's."""
     spans = facts.time_of("python") - debugging_time(facts) - unused_parameter_searches(facts)
-    spans = spans - time_of_line_causes(facts) - eager_calls(facts)[0]
+    spans = spans - time_of_line_causes(facts) - find_eager_calls(facts).spans
     part = 1.0 - freeing_share(facts, spans) - _hidden_without_reads(facts, spans)
     share = part * facts.share_of(spans)
     least, most = (part * bound for bound in share_bounds(facts, spans))

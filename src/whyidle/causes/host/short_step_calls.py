@@ -10,7 +10,7 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import training_pipeline
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.lines.sampled_lines import lines_with_share, sampled_where
+from whyidle.analysis.lines.sampled_lines import own_lines, sampled_where
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._loop_proof import LEFT
 from whyidle.causes.host._modes import EAGER, active_share
@@ -74,8 +74,7 @@ def short_step_calls(facts: Facts) -> Proof | None:
     take, and a burst how long its operators do: the difference, at most 1.2 ms, is expected to be
     saved, half of it at least, and at most the Python of the loop, too. Not judged: a GPU, no
     burst, and convolutions, which XLA runs by slow code in a loop on the CPU. A network of 3 x 64
-    with Adam took 104 to 158 us a step, and 44 to 46 with 16 steps in a call; 165 to 177 and 67 to
-    73 where the loss is read in every step (JAX 0.10, two cores).
+    with Adam took 104 to 158 us a step, and 44 to 46 with 16 steps in a call (JAX 0.10, two cores).
 
     Calls of ``predict`` that samples show in most steps count without the traced function inside
     them: half of that is the low gain, all but a twentieth the expected one.
@@ -207,7 +206,7 @@ def _make_proof(
         predicted=from_gains((low, expected, high), method),
         evidence=evidence,
         confidence=0.8,
-        where=tuple(place for place, _ in lines_with_share(facts, spans or facts.scope))[:1],
+        where=own_lines(facts, spans or facts.scope)[:1],
         facts=told,
         bucket="compute" if facts.bucket_share("compute") > facts.bucket_share("host") else "host",
     )
