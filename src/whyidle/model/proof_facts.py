@@ -132,7 +132,7 @@ class HostFacts(ProofFacts):
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
     beside: str = ""  # where operators are called beside a compiled step, as " in FUNCTION"
     single: bool = False  # whether they are called for one element at a time
-    predicts: bool = False  # whether it is ``predict`` of Keras that is called
+    called: str = ""  # method of Keras that is called in each step, such as ``predict``
     renewed: str = ""  # what is new and compiled again: a ``function``, ``object`` or ``number``
     cached: Predicted | None = None  # what loading it from a folder gains
     optimizer: str = "Adam"

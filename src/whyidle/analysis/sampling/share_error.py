@@ -7,9 +7,11 @@ from typing import Final
 import numpy as np
 
 from whyidle.analysis.arrays import F64, I64, Mask
+from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals
 from whyidle.analysis.sample_statistics import ratio_error
+from whyidle.model.diagnosis import Evidence
 from whyidle.model.roles import Role
 
 Z: Final = 1.645
@@ -77,6 +79,11 @@ def sample_count(facts: Facts) -> int | None:
     """Return the number of samples in scope; None without sampling."""
     samples = facts.timeline.looks
     return None if samples is None else int(facts.scope.contains_times(samples.time).sum())
+
+
+def share_evidence(facts: Facts, name: str, share: float) -> Evidence:
+    """Return evidence of a share that samples measure."""
+    return make_evidence(name, share, "ratio", samples=sample_count(facts), source="samples")
 
 
 def is_sampled(facts: Facts, rows: I64) -> bool:

@@ -28,8 +28,8 @@ from whyidle.analysis.ranks.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.sampling.sample_weighting import find_nearest
 from whyidle.analysis.sampling.share_error import (
     between_steps,
-    sample_count,
     share_bounds,
+    share_evidence,
     unseen_python,
 )
 from whyidle.analysis.steps.forecast import from_gains
@@ -81,14 +81,13 @@ def python_overhead(facts: Facts) -> Proof | None:
     if (before or not where) and (share < UNLOCATED or _is_dispatch(facts, spans)):
         gains = (0.0, 0.0, most)
     at = called_at(where, library, before=before)
-    samples, name = sample_count(facts), "Python between calls, share of step"
     return Proof(
         headline=f"Python{at} takes {format_duration(share * facts.step_s)} of each step",
         low=gains[0],
         high=most,
         predicted=from_gains(gains, "the step without half, nine tenths or all of it"),
         evidence=(
-            make_evidence(name, share, "ratio", samples=samples, source="samples"),
+            share_evidence(facts, "Python between calls, share of step", share),
             make_evidence("step time", facts.step_s, "s", samples=facts.step_count, source="steps"),
         ),
         confidence=0.85 if where else 0.5,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
-from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import DISPATCHERS, sampled_stacks, sampled_where
@@ -16,7 +15,7 @@ from whyidle.analysis.lines.source_lines import (
     own_frames,
     package_of,
 )
-from whyidle.analysis.sampling.share_error import sample_count
+from whyidle.analysis.sampling.share_error import share_evidence
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps
 from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
@@ -52,7 +51,7 @@ def prove_eager_operators(facts: Facts) -> Proof | None:
     if share < LEAST_SHARE:
         return None
     gains = REMOVED[0] * share, REMOVED[1] * share, facts.share_of(facts.time_of(*PYTHON))
-    prepared, looks = facts.time_of("preprocess"), sample_count(facts)
+    prepared = facts.time_of("preprocess")
     name = "Python that calls single operators, share of step"
     each = ", for one element at a time" if found.single else ""
     return Proof(
@@ -61,7 +60,7 @@ def prove_eager_operators(facts: Facts) -> Proof | None:
         low=gains[0],
         high=gains[2],
         predicted=from_gains(gains, "the step without their dispatch"),
-        evidence=(make_evidence(name, share, "ratio", samples=looks, source="samples"),),
+        evidence=(share_evidence(facts, name, share),),
         confidence=0.85,
         where=found.where,
         bucket="input" if 2 * facts.share_of(found.spans & prepared) > share else "host",

@@ -75,6 +75,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
     if share < LEAST_SHARE:
         return None
     where, library = _costliest_places(facts, pauses)
+    outside = "Python outside operators, share of step"
     low, expected, high = (share * removed for removed in REMOVED)
     return Proof(
         headline=f"Python{called_at(where, library)} takes "
@@ -83,9 +84,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
         high=high,
         predicted=predict_removal(low, high, "the step without these stretches", expected),
         evidence=(
-            make_evidence(
-                "Python outside operators, share of step", share, "ratio", source="stacks"
-            ),
+            make_evidence(outside, share, "ratio", source="stacks"),
             *_longest_stretch(facts, pauses),
         ),
         confidence=0.85 if where else 0.5,

@@ -52,9 +52,7 @@ MOST_PLACES = 3
 
 
 @cause(
-    "Preprocessing takes too much CPU time",
-    bucket="input",
-    needs=("device_time", "python_stacks"),
+    "Preprocessing takes too much CPU time", bucket="input", needs=("device_time", "python_stacks")
 )
 def heavy_cpu_transform(facts: Facts) -> Proof | None:
     """What it means
