@@ -37,10 +37,8 @@ def busiest_lines(facts: Facts, spans: Intervals, most: int = 3) -> tuple[Place,
 class RunningLines(NamedTuple):
     """The user's lines, those first at which Python was running."""
 
-    where: tuple[Place, ...]
-    """the lines"""
-    before: bool
-    """Python ran at none of them, but before them"""
+    where: tuple[Place, ...]  # the lines
+    before: bool  # Python ran at none of them, but before them
     library: str
     """package called at the first line in which Python mostly runs; "": the user's code"""
 

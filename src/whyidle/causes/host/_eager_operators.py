@@ -38,10 +38,8 @@ class EagerCalls(NamedTuple):
     """Lines of the job that run the framework's Python for single operators."""
 
     spans: Intervals = EMPTY
-    where: tuple[Place, ...] = ()
-    """the line that leads to most of it, then those with most time"""
-    single: bool = False
-    """whether that line is in a loop over elements of a batch"""
+    where: tuple[Place, ...] = ()  # the line that leads to most of it, then those with most time
+    single: bool = False  # whether that line is in a loop over elements of a batch
 
 
 def prove_eager_operators(facts: Facts) -> Proof | None:
