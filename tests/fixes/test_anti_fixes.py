@@ -76,7 +76,7 @@ VARIANTS = [
         "all_used": flag,
         "traced": flag,
         "renewed": "function" if flag else "",
-        "predicts": flag,
+        "called": "fit" if flag else "",
         "unrolled": "train.py:19" if flag else "",
         "switched": flag,
         "waits": flag,

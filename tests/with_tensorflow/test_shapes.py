@@ -118,6 +118,12 @@ def test_no_iterator_outlives_the_fit_that_made_it(watched):
     assert {id(one) for one in living_iterators()} <= known
 
 
+def test_calls_of_fit_are_counted(watched):
+    before = watched.events.live_facts["fits"]()
+    alone(shapes.fit)
+    assert watched.events.live_facts["fits"]() == before + 1
+
+
 def living_iterators():
     gc.collect()
     return [one for one in gc.get_objects() if type(one).__name__ == "OwnedIterator"]

@@ -10,6 +10,7 @@ from whyidle.model.timeline import HostKind
 
 _RUNTIME: Final = (HostKind.RUNTIME,)
 _MARK: Final = (HostKind.ANNOTATION,)
+_TRAINER: Final = rf"{INSTALLED}(keras|tf_keras)/src/.*/?(trainer|training)\.py\(\d+\):"
 RULES: Final = (
     Rule(Role.PROFILER_STEP, r"#step_num=(?P<label>\d*)$", _MARK),
     Rule(Role.FRAMEWORK_MARK, r"^ThunkExecutor::Execute$", (HostKind.OP,)),
@@ -22,9 +23,7 @@ RULES: Final = (
         _RUNTIME,
     ),
     Rule(Role.COMPILE, r"^(XlaCompile|HloPassPipeline|.*backend_compile|PJRT_Client_Compile)"),
-    Rule(
-        Role.PREDICT_FRAME,
-        rf"{INSTALLED}(keras|tf_keras)/src/.*/?(trainer|training)\.py\(\d+\): predict$",
-    ),
+    Rule(Role.PREDICT_FRAME, rf"{_TRAINER} predict$"),
+    Rule(Role.FIT_FRAME, rf"{_TRAINER} fit$"),
     Rule(Role.CHECKPOINT, r"^(SaveV2|MergeV2Checkpoints)|orbax/checkpoint/.*: save"),
 )

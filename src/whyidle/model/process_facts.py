@@ -198,6 +198,7 @@ class ProcessFacts(Struct, frozen=True):
     memory_look: MemoryLook | None = None  # with ``--look memory``
     model_look: ModelLook | None = None  # with ``--look model``
     pipelines: tuple[Pipeline, ...] = ()
+    fits: int = 0  # calls of ``fit`` of Keras
     py_dataset: PyDataset | None = None  # of Keras, that the job trains on
     cpu: tuple[tuple[int, int], ...] = ()  # when (ns), CPU time of the process until then (ns)
     died_of: str | None = None  # exception that ended it

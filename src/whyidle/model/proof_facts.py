@@ -131,7 +131,8 @@ class HostFacts(ProofFacts):
     generators: bool = False  # whether it is for generators that Keras makes for each batch
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
     beside: str = ""  # where operators are called beside a compiled step, as " in FUNCTION"
-    predicts: bool = False  # whether it is ``predict`` of Keras that is called
+    single: bool = False  # whether they are called for one element at a time
+    called: str = ""  # method of Keras that is called in each step, such as ``predict``
     renewed: str = ""  # what is new and compiled again: a ``function``, ``object`` or ``number``
     cached: Predicted | None = None  # what loading it from a folder gains
     optimizer: str = "Adam"

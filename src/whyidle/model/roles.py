@@ -158,6 +158,7 @@ class Role(str, Enum):
     COMPILED_REGION = "compiled_region"  # a call of compiled code; its label numbers the function
     STACK_RECORDING = "stack_recording"  # the framework notes where an operator was called
     MOVING_FRAME = "moving_frame"  # a call that only moves a batch or a result
+    FIT_FRAME = "fit_frame"  # a trainer fits a model
     PREDICT_FRAME = "predict_frame"  # a trainer predicts a data set, however small it is
     TRACER_FRAME = "tracer_frame"  # a debugger, or a tool for coverage, at work
     PROFILER_CODE = "profiler_code"  # the framework's own profiler starts, stops or sums up

@@ -133,6 +133,7 @@ class ProcessFacts(TypedDict, total=False):
     compiled: bool  # whether the whole training step is one compiled call
     copied_bytes: int  # of a step's outputs, for which an input could have given its memory
     fresh_bytes: float  # memory that the process takes from the system per step
+    fits: int  # calls of fit of Keras
     py_dataset: dict[str, Any] | None  # of Keras, that the job trains on
     died_of: str
     enough: str  # why the recording ended

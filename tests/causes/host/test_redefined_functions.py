@@ -12,14 +12,18 @@ ANEW = "but seen another function defined on the same line; maybe the function i
 LENGTH = "at x, now f32[7,4] and before f32[8,4]"
 
 
-def train(reason):
-    job = RecordedJob(framework="jax", version="0.10", compiled=True)
+def train(reason, clean=(), **kind):
+    """Steps of 55 ms that compile, and some that do not: those also take 8 ms."""
+    job = RecordedJob(**kind or {"framework": "jax", "version": "0.10", "compiled": True})
     compiles = []
     for turn in range(1, 21):
         with (
             job.call("optimizer\tjit(step)"),
             job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP),
         ):
+            if turn in clean:
+                job.work("/job/train.py(9): <module>", 8 * MS)
+                continue
             again = " again" if turn > 1 else ""
             role = "recompile" if turn > 1 else "compile"
             began = job.now
@@ -50,6 +54,7 @@ def test_other_lengths_are_to_be_padded():
     assert advised(LENGTH) == ["bucket-lengths"]
 
 
+NUMBER = "lr: the Python value 0.2, was 0.1"
 STATIC = (
     "at input path [0][0], now <class 'jax._src.tree_util.Static'> with pytree metadata "
     "Static(val=GradientTransformationExtraArgs(init=<function init_fn at 0x7efcc7394d60>"
@@ -89,3 +94,24 @@ def test_the_advice_fits_the_reason(reason, value):
     plan = fixes["reduce-retracing"].decide(proof)
     assert advised(reason) == ([] if value else ["bucket-lengths"])
     assert (plan is not None and "not as a Python number" in plan.summary) == value
+
+
+def test_the_line_that_compiles_is_named_before_the_function():
+    assert [place.line for place in judge("recompilation-storm", train(ANEW)).where] == [9, 4]
+    assert judge("recompilation-storm", train(LENGTH)).where[0].line == 4
+
+
+def test_without_steps_that_compile_nothing_the_gain_is_open_upwards():
+    predicted = judge("recompilation-storm", train(ANEW)).predicted
+    assert predicted.speedup == pytest.approx(11, rel=0.1)
+    assert predicted.low > 5
+    assert predicted.high == 100
+    assert judge("recompilation-storm", train(LENGTH)).predicted.high < 12
+
+
+def test_steps_that_compile_nothing_show_what_remains():
+    predicted = judge(
+        "recompilation-storm", train(NUMBER, (9, 15), framework="tensorflow")
+    ).predicted
+    assert predicted.speedup == pytest.approx((17 * 55 + 2 * 8) / 19 / 8, rel=0.1)
+    assert predicted.low > 5

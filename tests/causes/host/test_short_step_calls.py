@@ -103,6 +103,7 @@ def test_other_loops_are_not_judged(other):
     assert judge(loop(**other)) is None
 
 
+FITTED = "/env/site-packages/keras/src/backend/tensorflow/trainer.py(360): fit;" + LOOP
 PREDICT = "/env/site-packages/keras/src/backend/tensorflow/trainer.py(584): predict;" + LOOP
 SET_UP = "/env/site-packages/tensorflow/python/ops/gen_dataset_ops.py(3478): make_iterator;"
 
@@ -125,3 +126,23 @@ def test_predict_in_the_loop_is_priced_without_its_model(every, model_ms, found)
         assert covers(proof, 10 / 5)
         assert catalog.load_fixes()["called-model"].decide(proof)
         assert not catalog.load_fixes()["scanned-steps"].decide(proof)
+
+
+@pytest.mark.parametrize(("fits", "found"), [(40, True), (1, False), (0, False)])
+def test_fit_of_single_batches_is_priced_without_the_model(fits, found):
+    job = RecordedJob(framework="tensorflow", switches={"steps_per_call": 1})
+    job.facts["fits"] = fits
+    for _ in range(40):
+        job.python(SET_UP + FITTED, ms(60))
+        job.work(SET_UP + FITTED, ms(30))  # what TensorFlow does without the interpreter's lock
+        with job.call("optimizer\tModel.fit"):
+            job.work(FITTED, ms(6))
+        job.python(LOOP, ms(4))
+    proof = judge(job.timeline())
+    assert bool(proof) == found
+    if proof:
+        assert proof.where[0].line == 30
+        assert proof.predicted.low / 1.5 <= 100 / 11 <= proof.predicted.high
+        assert proof.predicted.high > 15  # the data set is awaited inside the call, too
+        assert "train_on_batch" in catalog.load_fixes()["called-model"].decide(proof).summary
+        assert not catalog.load_fixes()["steps-per-call"].decide(proof)

@@ -102,3 +102,43 @@ def test_operators_beside_a_compiled_step_are_told_with_their_line(inner, found)
         assert proof.predicted.low < 10.0 * 0.96 < proof.predicted.high * 1.05
         (told,) = catalog.load_fixes()["compile-step"].decide(proof).summary.splitlines()
         assert "one jax.jit around the gradient" in told
+
+
+def augment_one_by_one(name="augment", *, loop="[{} for one in xs]"):
+    """Each element is moved to JAX, and handled by operators of a function of the job."""
+    call, step = "helper(jnp.asarray(one))", "train_step(w, batch)"
+    job = RecordedJob(framework="jax", compiled=True, cores=4.0)
+    made = loop.format(call)
+    job.sources = {"/job/train.py": f"for xs in batches:\n    batch = {made}\n    w = {step}\n"}
+    calling = "/job/train.py(2): <module>"
+    for _ in range(30):
+        work = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
+        with job.call("optimizer\tjit(train_step)"), work:
+            job.work("/job/train.py(3): <module>", ms(2))
+        with job.call("device_idle\tdevice_idle"):
+            pass
+        for line in (9, 10):
+            job.python(f"{INSIDE};/job/helper.py({line}): {name};{calling}", ms(8))
+        job.python(
+            f"/env/site-packages/jax/_src/numpy/array_constructors.py(4): asarray;{calling}", ms(4)
+        )
+    return job.timeline()
+
+
+@pytest.mark.parametrize("name", ["augment", "get_batch", "shift"])
+def test_what_is_called_for_each_element_is_told_by_the_line_in_the_loop(name):
+    job = augment_one_by_one(name)
+    proof = judge("uncompiled-step", job)
+    assert [place.function for place in proof.where] == ["<module>", name, name]
+    assert proof.where[0].line == 2
+    assert "for one element at a time" in proof.headline
+    assert proof.predicted.low < 22 / 2 < proof.predicted.high * 1.05
+    assert proof.predicted.speedup > 7
+    assert "jax.vmap" in catalog.load_fixes()["compile-step"].decide(proof).summary
+    assert judge("heavy-cpu-transform", job) is None
+
+
+def test_operators_on_a_whole_batch_are_not_told_as_a_loop():
+    proof = judge("uncompiled-step", augment_one_by_one(loop="{}"))
+    assert "one element" not in proof.headline
+    assert "jax.vmap" not in catalog.load_fixes()["compile-step"].decide(proof).summary

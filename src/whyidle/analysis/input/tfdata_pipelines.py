@@ -34,10 +34,8 @@ class SlowStage:
 
     pipeline: Pipeline
     node: Node
-    stage: Stage | None
-    """None: tf.data made it, or its origin is unknown"""
-    batch_s: float
-    """time of its work on a batch, on however many threads"""
+    stage: Stage | None  # None: tf.data made it, or its origin is unknown
+    batch_s: float  # time of its work on a batch, on however many threads
     waits: bool | None
     """whether it waits (for storage, for a server) rather than works; None: not known"""
 

@@ -35,8 +35,7 @@ class OperatorLoop(Struct, frozen=True):
     spans: Intervals
     part: float
     """part of the time of model and loss before the backward pass that lies in them (0-1)"""
-    taken: float
-    """part of the samples there that find the interpreter at work"""
+    taken: float  # part of the samples there that find the interpreter at work
     looks: int
 
 

@@ -37,10 +37,8 @@ def busiest_lines(facts: Facts, spans: Intervals, most: int = 3) -> tuple[Place,
 class RunningLines(NamedTuple):
     """The user's lines, those first at which Python was running."""
 
-    where: tuple[Place, ...]
-    """the lines"""
-    before: bool
-    """Python ran at none of them, but before them"""
+    where: tuple[Place, ...]  # the lines
+    before: bool  # Python ran at none of them, but before them
     library: str
     """package called at the first line in which Python mostly runs; "": the user's code"""
 
@@ -92,6 +90,11 @@ def lines_with_share(
     lines = [(frame_place(text, facts.rank), time / total) for text, time in spent.most_common()]
     places = [(place, share) for place, share in lines if place is not None]
     return [line for line in places if not in_library(line[0])] or places
+
+
+def own_lines(facts: Facts, spans: Intervals) -> tuple[Place, ...]:
+    """Return the user's lines in samples of ``spans``, the largest first; no library's."""
+    return tuple(place for place, _ in lines_with_share(facts, spans) if not in_library(place))
 
 
 def describe_place(place: Place) -> str:

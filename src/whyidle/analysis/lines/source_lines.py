@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -126,13 +126,17 @@ def source_line(sources: Mapping[str, str], place: Place | None) -> str:
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
-def own_frame(stack: str) -> str:
-    """Return the user's innermost frame of a stack; "" if all are a library's."""
+def own_frames(stack: str) -> Iterator[str]:
+    """Yield the user's frames of a stack, innermost first."""
     for frame in stack.split(";"):
         place = frame_place(frame, None)
         if place is not None and not in_library(place):
-            return frame
-    return ""
+            yield frame
+
+
+def own_frame(stack: str) -> str:
+    """Return the user's innermost frame of a stack; "" if all are a library's."""
+    return next(own_frames(stack), "")
 
 
 def at_place(places: tuple[Place, ...], *, before: bool = False) -> str:

@@ -58,24 +58,19 @@ class StepLine:
     purpose: Purpose
     caller: Place | None = None
     """of a line that only reports: the line of the training loop that leads to it"""
-    rare: bool = False
-    """whether it runs once in many steps, by the source"""
-    by_trainer: bool = False
-    """whether a trainer reports by itself, at a line that training needs"""
+    rare: bool = False  # whether it runs once in many steps, by the source
+    by_trainer: bool = False  # whether a trainer reports by itself, at a line that training needs
     loop: Place | None = None
     """the line in a loop that one call could replace (``batchable_loops``) which leads to it"""
     fixed: Place | None = None
     """the line that computes the same again (``fixed_results``) which leads to it"""
-    for_samples: bool = False
-    """whether that holds only where the samples are the same"""
+    for_samples: bool = False  # whether that holds only where the samples are the same
     in_rollout: bool = False
     """whether a loop that asks a policy for one action at a time leads to it"""
-    time: int = 0
-    """ns in all steps in scope"""
+    time: int = 0  # ns in all steps in scope
     waits: int | None = None
     """time of it in which the device is idle, ns; None where the CPU is the device, or unknown"""
-    spans: list[tuple[int, int]] = field(default_factory=list)
-    """when samples show it, ns"""
+    spans: list[tuple[int, int]] = field(default_factory=list)  # when samples show it, ns
 
     @property
     def only_reports(self) -> bool:
@@ -155,8 +150,7 @@ class _Samples(NamedTuple):
 
     time: I64
     lines: list[StepLine]
-    spans: Intervals
-    """the time that they represent"""
+    spans: Intervals  # the time that they represent
 
     def select(self, mask: Mask) -> _Samples:
         """Return some of the samples."""
@@ -278,8 +272,7 @@ class StackTime(NamedTuple):
 
     stack: str
     time: int
-    waits: int
-    """time of it in which the device is idle"""
+    waits: int  # time of it in which the device is idle
 
 
 def traced_stacks(facts: StepScope) -> Iterator[StackTime]:

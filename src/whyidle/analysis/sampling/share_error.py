@@ -81,9 +81,9 @@ def sample_count(facts: Facts) -> int | None:
     return None if samples is None else int(facts.scope.contains_times(samples.time).sum())
 
 
-def sampled_share(facts: Facts, quantity: str, share: float) -> Evidence:
-    """Return a share of the step, known by stack samples, as evidence."""
-    return make_evidence(quantity, share, "ratio", samples=sample_count(facts), source="samples")
+def share_evidence(facts: Facts, name: str, share: float) -> Evidence:
+    """Return evidence of a share that samples measure."""
+    return make_evidence(name, share, "ratio", samples=sample_count(facts), source="samples")
 
 
 def is_sampled(facts: Facts, rows: I64) -> bool:

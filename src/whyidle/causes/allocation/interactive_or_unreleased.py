@@ -93,21 +93,14 @@ def _prove_never_trained(facts: Facts) -> Proof | None:
 def _make_proof(
     facts: Facts, headline: str, spans: Intervals, share: float, more: tuple[Evidence, ...] = ()
 ) -> Proof:
-    lines = lines_with_share(facts, spans)
+    lines, waiting = lines_with_share(facts, spans), "training thread waiting, share of the time"
     at = f", {describe_place(lines[0][0])}" if lines else ""
     return Proof(
         headline=f"{headline}{at}",
         low=SURE * share,
         high=share,
-        predicted=predict_removal(
-            SURE * share, share, "the time for which its device would be free"
-        ),
-        evidence=(
-            make_evidence(
-                "training thread waiting, share of the time", share, "ratio", source="samples"
-            ),
-            *more,
-        ),
+        predicted=predict_removal(SURE * share, share, "the time for which its device is free"),
+        evidence=(make_evidence(waiting, share, "ratio", source="samples"), *more),
         confidence=0.9 if lines else 0.6,
         where=tuple(place for place, _ in lines[:3]),
         bucket="unknown" if facts.has_no_steps else None,

@@ -50,21 +50,17 @@ def prove_unfused_attention(facts: Facts) -> Proof | None:
     forward = int(_has_role(facts, rows[softmax], Role.SOFTMAX).sum())
     # a gradient belongs to one of them, also where only the gradient lies between two products
     per_step = max(forward, len(softmax) - forward) / max(facts.step_count, 1)
+    gap = "time between the products, share of step"
+    softmaxes = "softmaxes between two products, per step"
     return Proof(
         headline=f"Unfused attention takes {share:.0%} of the step",
         low=gains[0],
         high=gains[2],
-        predicted=from_gains(
-            (gains[0], gains[1], gains[2]), "P5: the time between products removed"
-        ),
+        predicted=from_gains((gains[0], gains[1], gains[2]), "P5: no time between products"),
         evidence=(
             make_evidence("unfused attention, share of step", share, "ratio", source="operators"),
-            make_evidence(
-                "time between the products, share of step", streamed, "ratio", source="operators"
-            ),
-            make_evidence(
-                "softmaxes between two products, per step", per_step, None, source="operators"
-            ),
+            make_evidence(gap, streamed, "ratio", source="operators"),
+            make_evidence(softmaxes, per_step, None, source="operators"),
         ),
         confidence=0.8,
         where=(place,) if place else lines or lines_calling(facts, *SWITCHES.values()),

@@ -69,11 +69,9 @@ def reads_of_steps(facts: Facts) -> Proof | None:
 class _StepParts(NamedTuple):
     """What each step consists of, apart from evaluations, as shares of the time of all steps."""
 
-    own: F64
-    """the host's time without reads"""
+    own: F64  # the host's time without reads
     device: F64
-    left: float
-    """share of all time that is no evaluation"""
+    left: float  # share of all time that is no evaluation
 
     def gain_beside(self, busy: F64) -> float:
         """Return the gain if a few steps take as long as the longer of host and device. Not all

@@ -28,14 +28,14 @@ from whyidle.analysis.ranks.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.sampling.sample_weighting import find_nearest
 from whyidle.analysis.sampling.share_error import (
     between_steps,
-    sample_count,
     share_bounds,
+    share_evidence,
     unseen_python,
 )
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_steps
 from whyidle.causes.host._debug_modes import debugging_time
-from whyidle.causes.host._eager_operators import eager_calls
+from whyidle.causes.host._eager_operators import find_eager_calls
 from whyidle.model.cause import MOSTLY, NOTICEABLE, Proof
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
@@ -69,7 +69,7 @@ def python_overhead(facts: Facts) -> Proof | None:
     it ended in a framework's own dispatch, the expected gain is zero. What a compiled step hides
     once its result is no longer read is the read's."""
     spans = facts.time_of("python") - debugging_time(facts) - unused_parameter_searches(facts)
-    spans = spans - time_of_line_causes(facts) - eager_calls(facts)[0]
+    spans = spans - time_of_line_causes(facts) - find_eager_calls(facts).spans
     part = 1.0 - freeing_share(facts, spans) - _hidden_without_reads(facts, spans)
     share = part * facts.share_of(spans)
     least, most = (part * bound for bound in share_bounds(facts, spans))
@@ -81,14 +81,13 @@ def python_overhead(facts: Facts) -> Proof | None:
     if (before or not where) and (share < UNLOCATED or _is_dispatch(facts, spans)):
         gains = (0.0, 0.0, most)
     at = called_at(where, library, before=before)
-    samples, name = sample_count(facts), "Python between calls, share of step"
     return Proof(
         headline=f"Python{at} takes {format_duration(share * facts.step_s)} of each step",
         low=gains[0],
         high=most,
         predicted=from_gains(gains, "the step without half, nine tenths or all of it"),
         evidence=(
-            make_evidence(name, share, "ratio", samples=samples, source="samples"),
+            share_evidence(facts, "Python between calls, share of step", share),
             make_evidence("step time", facts.step_s, "s", samples=facts.step_count, source="steps"),
         ),
         confidence=0.85 if where else 0.5,

@@ -7,8 +7,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.costly_calls import CostlyCall, find_costly_call
 from whyidle.analysis.sampling.share_error import (
-    sampled_share,
     share_bounds,
+    share_evidence,
     unseen_python,
 )
 from whyidle.analysis.steps.forecast import from_gains
@@ -76,7 +76,7 @@ def costly_call(facts: Facts) -> Proof | None:
         high=high,
         predicted=from_gains((low, expected, high), "the step without what can go"),
         evidence=(
-            sampled_share(facts, "time below these lines, share of step", share),
+            share_evidence(facts, "time below these lines, share of step", share),
             make_evidence("step time", facts.step_s, "s", samples=facts.step_count, source="steps"),
         ),
         confidence=0.85,

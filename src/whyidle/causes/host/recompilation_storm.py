@@ -50,7 +50,8 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     At least two steady steps contain compiler activity (Dynamo, Inductor, Triton) in which the
-    device is idle. P9: ``speed-up = 1 / (1 - f (1 - r))`` with the share f of that time.
+    device is idle. P9: ``speed-up = 1 / (1 - f (1 - r))`` with the share f of that time; where a
+    function or a number is new each time, r is 0, and steps that compiled nothing show the rest.
 
     A watched process records each compilation with the guard that failed. Only functions that were
     compiled before count, in at least two steps after the first, anywhere in the run.
@@ -79,14 +80,20 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     lost = facts.share_of(facts.time_of("interruption") & spent)
     if steps < LEAST_STEPS or lost < LEAST_SHARE or compilation.handed_on(facts):
         return None
-    low, expected, high = (predict_interruptions(lost, residual) for residual in DYNAMIC)
-    dynamic = from_gains((low, expected, high), "P9: compiled once for all lengths")
-    low, expected, high = (predict_interruptions(lost, residual) for residual in LOADED)
-    cached = from_gains((low, expected, high), "P9: loaded from a folder after tracing")
-    low, expected, high = (predict_interruptions(lost, residual) for residual in RESIDUAL)
+    gains, shared, loaded = (
+        (lost * (1.0 - most), lost * (1.0 - usual), lost * (1.0 - least))
+        for most, usual, least in (RESIDUAL, DYNAMIC, LOADED)
+    )
+    dynamic = from_gains(shared, "P9: compiled once for all lengths")
+    cached = from_gains(loaded, "P9: loaded from a folder after tracing")
+    renewed, values = compilation.renewed_kind(facts), compilation.is_for_values(facts)
+    if renewed or values:
+        gains = _gains_without(facts, spent, lost)
+        dynamic = from_gains(gains, "P9: steps that compile nothing")
+    low, expected, high = gains
     if compilation.compiler_facts(facts):
         where = compilation.compiled_functions(facts, again=True)
-        if all(in_library(place) for place in where):
+        if renewed == "function" or all(in_library(place) for place in where):
             where = (*(place for place, _ in lines_with_share(facts, spent)[:1]), *where)
     else:
         place = facts.places.place_of(int(facts.rows_of(Role.COMPILER_CALL)[0]))
@@ -96,7 +103,7 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         headline=f"The model was recompiled in {steps} of {facts.step_count} "
         f"{'' if facts.cold_start else 'steady '}steps",
         low=low,
-        high=lost,
+        high=max(lost, high),
         predicted=from_gains((low, expected, high), "P9: share of compilation"),
         evidence=(
             *compilation.recompile_reasons(facts),
@@ -106,14 +113,26 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         confidence=0.9 if compilation.compiler_facts(facts) else 0.85,
         where=where,
         facts=HostFacts(
-            renewed=compilation.renewed_kind(facts),
+            renewed=renewed,
             dynamic=dynamic,
             cached=cached,
             traced=facts.timeline.framework == "tensorflow",
-            python_values=compilation.is_for_values(facts),
+            python_values=values,
             generators=compilation.is_batch_by_generator(facts),
         ),
     )
+
+
+def _gains_without(facts: Facts, spent: Intervals, lost: float) -> tuple[float, float, float]:
+    """Gains where one compilation is enough: by the steps that hardly compiled, where there are
+    any. Otherwise the rest is unknown: new code runs slowly at first."""
+    begin, end = (edges[facts.steps_in_scope] for edges in facts.steps.on_host)
+    compiling = (spent | facts.time_of("compile")).length_inside(begin, end)
+    alone = (end - begin)[2 * compiling < end - begin] / (facts.step_s * 1e9)
+    if not len(alone):
+        return predict_interruptions(lost, RESIDUAL[1]), lost, 1.0
+    usual, most = max(0.0, 1.0 - float(np.median(alone))), max(lost, 1.0 - float(alone.min()))
+    return max(0.0, 1.0 - float(alone.max())), usual, most
 
 
 def _compile_time(facts: Facts) -> tuple[Intervals, int, int]:

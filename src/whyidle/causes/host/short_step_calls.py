@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,7 +10,9 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import training_pipeline
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.lines.sampled_lines import lines_with_share, sampled_where
+from whyidle.analysis.lines.sampled_lines import own_lines, sampled_stacks, sampled_where
+from whyidle.analysis.lines.source_lines import own_frame
+from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._loop_proof import LEFT
 from whyidle.causes.host._modes import EAGER, active_share
@@ -23,6 +25,8 @@ from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 FIT = "Model.fit"
+SET_UP = {"predict": Role.PREDICT_FRAME, "fit": Role.FIT_FRAME}
+"""methods of Keras that make a data set in each call"""
 CALL_S = (0.25e-3, 0.6e-3, 1.2e-3)
 """seconds of a call that are not spent in the step's operators: logs, callbacks, the start of the
 function and its hand-over between threads. Small networks saved 0.4 to 1.5 ms a step with twenty
@@ -59,9 +63,9 @@ def short_step_calls(facts: Facts) -> Proof | None:
     and TensorFlow hands the function to its threads and waits for them. JAX checks every argument,
     makes an array of every output, and hands the program over to its threads.
 
-    ``model.predict`` makes a data set, its iterator and callbacks in each call, tens of
-    milliseconds: in an agent's loop it is called for one state, and the model takes a fraction of
-    one.
+    ``model.predict`` and ``model.fit`` make a data set, its iterator and callbacks in each call,
+    tens of milliseconds: in an agent's loop they are called for one state or sample, and the model
+    takes a fraction of one.
 
     How it is detected
     ------------------
@@ -74,25 +78,26 @@ def short_step_calls(facts: Facts) -> Proof | None:
     take, and a burst how long its operators do: the difference, at most 1.2 ms, is expected to be
     saved, half of it at least, and at most the Python of the loop, too. Not judged: a GPU, no
     burst, and convolutions, which XLA runs by slow code in a loop on the CPU. A network of 3 x 64
-    with Adam took 104 to 158 us a step, and 44 to 46 with 16 steps in a call; 165 to 177 and 67 to
-    73 where the loss is read in every step (JAX 0.10, two cores).
+    with Adam took 104 to 158 us a step, and 44 to 46 with 16 steps in a call (JAX 0.10, two cores).
 
     Calls of ``predict`` that samples show in most steps count without the traced function inside
-    them: half of that is the low gain, all but a twentieth the expected one.
+    them: half of that is the low gain, all but a twentieth the expected one. Calls of ``fit`` count
+    where most of them train a single batch: all but the usual cost of a call is expected.
 
     What looks alike
     ----------------
     ``run_eagerly=True`` is ``debug-mode-left-on``. Callbacks that take long after every batch are
     ``callback-overhead``; where a callback looks at every batch, several steps in a call would
     show it only the last, and this cause is silent. Small batches make any model's steps short: see
-    ``batch-too-small``. A call that returns before its operators have run costs nothing.
+    ``batch-too-small``.
 
     What to do
     ----------
     ``model.compile(..., steps_per_execution=20)``. The numbers stay the same; the progress bar and
     callbacks for batches see every twentieth. Instead of ``predict``, call the model in a
-    ``tf.function``, on as many states as there are. In JAX: ``jax.lax.scan`` over twenty batches
-    inside one compiled function.
+    ``tf.function``, on as many states as there are; instead of ``fit``, ``train_on_batch``: one
+    call for several samples is faster still, but takes one step for all of them. In JAX:
+    ``jax.lax.scan`` over twenty batches inside one compiled function.
 
     References
     ----------
@@ -101,46 +106,61 @@ def short_step_calls(facts: Facts) -> Proof | None:
     """
     if any(active_share(facts, mode) for mode in EAGER):
         return None
-    if proof := _calls_of_predict(facts):
-        return proof
+    found = [_calls_that_set_up(facts, name, role) for name, role in SET_UP.items()]
+    if proofs := [proof for proof in found if proof]:
+        return max(proofs, key=lambda proof: proof.high)
     return _calls_of_fit(facts) if _is_fitted(facts) else _calls_of_loop(facts)
 
 
-def _calls_of_predict(facts: Facts) -> Proof | None:
-    """Calls of ``predict`` in most steps, without the traced function inside them."""
+def _calls_that_set_up(facts: Facts, name: str, role: Role) -> Proof | None:
+    """Calls of ``predict`` or ``fit`` in most steps, without the traced function inside them."""
     host, scope, plays = facts.timeline.host, facts.steps_in_scope, facts.timeline.vocabulary.plays
-    predicting = sampled_where(
-        facts, lambda stack: any(plays(Role.PREDICT_FRAME, frame) for frame in stack.split(";"))
-    )
-    own = np.flatnonzero((host.kind == HostKind.OP) & (host.detail < 0))
-    spans = predicting - union_of(host.start[own], host.end[own])
+    stacks = sampled_stacks(facts, facts.scope)
+    lines = {_line_that_calls(stack, lambda frame: plays(role, frame)) for stack in stacks} - {""}
+    called = sampled_where(facts, lambda stack: not lines.isdisjoint(stack.split(";")))
+    fits, trained = role is Role.FIT_FRAME, facts.timeline.rows_of(Role.OPTIMIZER)
+    own = np.append(np.flatnonzero((host.kind == HostKind.OP) & (host.detail < 0)), trained)
+    model = union_of(host.start[own], host.end[own])
+    spans = called - model
     steps = spans.length_inside(facts.steps.start[scope], facts.steps.end[scope])
-    share = facts.share_of(spans)
-    if np.count_nonzero(steps) < MOSTLY * max(len(steps), 1):
+    share, (least, _) = facts.share_of(spans), share_bounds(facts, spans)
+    seldom = fits and 2 * facts.timeline.process.fits < len(trained)
+    if seldom or np.count_nonzero(steps) < MOSTLY * max(len(steps), 1):
         return None
+    small, usual, large = (cost / facts.step_s for cost in CALL_S)  # of a call that sets up nothing
     gains = (share / 2, (1.0 - LEFT) * share, share)
+    if fits:
+        most = share + facts.share_of(model & called) - small
+        gains = (max(0.0, least - large), max(0.0, share - usual), max(share - usual, most))
     evidence = (
-        make_evidence("calls of predict, share of step", facts.share_of(predicting), "ratio"),
+        make_evidence(f"calls of {name}, share of step", facts.share_of(called), "ratio"),
         make_evidence("without the model inside them", share, "ratio", source="samples"),
     )
     return _make_proof(
         facts,
         gains,
-        f"Calls of predict take {format_duration(share * facts.step_s)} of each step to set up "
+        f"Calls of {name} take {format_duration(share * facts.step_s)} of each step to set up "
         "data sets, not to run the model",
-        method="the step without the set-up of predict",
+        method=f"the step without the set-up of {name}",
         evidence=evidence,
-        told=HostFacts(predicts=True),
+        told=HostFacts(called=name),
         spans=spans,
     )
+
+
+def _line_that_calls(stack: str, is_called: Callable[[str], bool]) -> str:
+    """The job's frame around the outermost such call in a stack; "" where there is none. What the
+    call leaves behind is freed at that line, too."""
+    frames = stack.split(";")
+    at = [i for i, frame in enumerate(frames) if is_called(frame)]
+    return own_frame(";".join(frames[at[-1] :])) if at else ""
 
 
 def _calls_of_fit(facts: Facts) -> Proof | None:
     switches = facts.timeline.process.switches or Switches()
     if switches.steps_per_call != 1 or switches.batch_callbacks:
         return None
-    waited = facts.bucket_share("input")
-    rest = max(0.0, 1.0 - waited)
+    rest = max(0.0, 1.0 - facts.bucket_share("input"))
     pipeline = training_pipeline(facts)
     batches = pipeline.batches if pipeline else None
     steps = min(STEPS, batches or STEPS)
@@ -154,8 +174,7 @@ def _calls_of_fit(facts: Facts) -> Proof | None:
     )
     headline = "Each step of fit is a separate call, and takes only "
     headline += format_duration(rest * facts.step_s)
-    method = f"class figure of a call, {steps} steps each"
-    told = HostFacts(calls=steps)
+    method, told = f"class figure of a call, {steps} steps each", HostFacts(calls=steps)
     return _make_proof(facts, gains, headline, method=method, evidence=evidence, told=told)
 
 
@@ -182,8 +201,7 @@ def _calls_of_loop(facts: Facts) -> Proof | None:
     )
     headline = "Each step is a separate call from Python: its operators take only "
     headline += f"{format_duration(work)} of {format_duration(called)}"
-    method = f"time of calls less that of operators, {STEPS} steps each"
-    told = HostFacts()
+    method, told = f"time of calls less that of operators, {STEPS} steps each", HostFacts()
     return _make_proof(facts, gains, headline, method=method, evidence=evidence, told=told)
 
 
@@ -207,7 +225,7 @@ def _make_proof(
         predicted=from_gains((low, expected, high), method),
         evidence=evidence,
         confidence=0.8,
-        where=tuple(place for place, _ in lines_with_share(facts, spans or facts.scope))[:1],
+        where=own_lines(facts, spans or facts.scope)[:1],
         facts=told,
         bucket="compute" if facts.bucket_share("compute") > facts.bucket_share("host") else "host",
     )

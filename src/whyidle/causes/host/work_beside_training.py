@@ -8,7 +8,7 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.lines.reporting_work import ReportingWork, find_reporting_work
 from whyidle.analysis.lines.step_by_line import find_passes
-from whyidle.analysis.sampling.share_error import sampled_share, share_bounds
+from whyidle.analysis.sampling.share_error import share_bounds, share_evidence
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Place
@@ -77,7 +77,7 @@ def work_beside_training(facts: Facts) -> Proof | None:
         high=most,
         predicted=from_gains((least, share, most), "the step without these lines"),
         evidence=(
-            sampled_share(facts, "work beside the training, share of step", share),
+            share_evidence(facts, "work beside the training, share of step", share),
             make_evidence("step time", facts.step_s, "s", samples=facts.step_count, source="steps"),
         ),
         confidence=0.85,

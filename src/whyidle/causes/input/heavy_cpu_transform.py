@@ -25,6 +25,7 @@ from whyidle.analysis.steps.forecast import (
     unhidden_loading,
 )
 from whyidle.analysis.steps.undisturbed_steps import undisturbed_share
+from whyidle.causes.host._eager_operators import find_eager_calls
 from whyidle.causes.input._pipeline_limits import prove_pipeline_work
 from whyidle.causes.input._sample_evidence import (
     describe_samples,
@@ -49,9 +50,7 @@ from whyidle.model.roles import Role
 
 
 @cause(
-    "Preprocessing takes too much CPU time",
-    bucket="input",
-    needs=("device_time", "python_stacks"),
+    "Preprocessing takes too much CPU time", bucket="input", needs=("device_time", "python_stacks")
 )
 def heavy_cpu_transform(facts: Facts) -> Proof | None:
     """What it means
@@ -103,7 +102,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         return of_pipeline
     if facts.workers.wait_kind == "work":
         return _prove_by_workers(facts)
-    outside = facts.time_of("preprocess")
+    outside = facts.time_of("preprocess") - find_eager_calls(facts).spans
     spent = facts.share_of(outside)
     left = _unhidden_share(facts)
     if max(spent, left) < LEAST_SHARE:
@@ -112,11 +111,9 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     hot, own = hot_function(facts, windows), work_inline(facts, windows)
     cost = [seconds / facts.step_s for seconds in handoff_s(facts, facts.step_count)]
     space = find_capacity(facts, spent, spent, (cost[0], cost[1]))
+    name = "costliest function"
     low, expected, high = hidden_loading(
-        spent,
-        spent,
-        (cost[0], cost[1]),
-        facts.busy_ratio or 0.0,
+        *(spent, spent, (cost[0], cost[1]), facts.busy_ratio or 0.0),
         workers=space.workers,
         floor=space.floor,
         usual=space.usual,
@@ -137,11 +134,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         evidence=(
             make_evidence("device idle during preprocessing, share of step", spent, "ratio"),
             make_evidence("loading beyond eight workers, share of step", left, "ratio"),
-            *(
-                [make_evidence("costliest function", hot.name, None, source="stacks")]
-                if hot
-                else []
-            ),
+            *[make_evidence(name, one.name, None, source="stacks") for one in (hot,) if one],
             *line_evidence(facts, own),
         ),
         confidence=0.85,
@@ -223,7 +216,7 @@ def _unhidden_share(facts: Facts) -> float:
 
 def _transform_windows(facts: Facts, spent: float, left: float) -> Intervals:
     if spent >= left:
-        return facts.time_of("preprocess")
+        return facts.time_of("preprocess") - find_eager_calls(facts).spans
     calls = find_batch_waits(facts, Role.BATCH_INLINE)
     return union_of(calls.start, calls.end)
 

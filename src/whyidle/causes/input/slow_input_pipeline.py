@@ -13,9 +13,7 @@ from whyidle.analysis.input.data_libraries import (
 )
 from whyidle.analysis.input.sample_work import work_inline
 from whyidle.analysis.input.tfdata_pipelines import pipeline_waits
-from whyidle.analysis.intervals import Intervals
-from whyidle.analysis.lines.sampled_lines import lines_with_share
-from whyidle.analysis.lines.source_lines import in_library
+from whyidle.analysis.lines.sampled_lines import own_lines
 from whyidle.analysis.steps.forecast import from_gains, predict_removal
 from whyidle.causes.input._sample_evidence import (
     describe_conversion,
@@ -24,7 +22,7 @@ from whyidle.causes.input._sample_evidence import (
     line_evidence,
 )
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
-from whyidle.model.diagnosis import Evidence, Place, Predicted
+from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
@@ -149,7 +147,7 @@ def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
             *line_evidence(facts, own),
         ),
         confidence=0.85,
-        where=own.places[:3] if own else _asking_places(facts, requests),
+        where=own.places[:3] if own else own_lines(facts, requests)[:1],
         facts=InputFacts(
             library=package,
             beside=beside,
@@ -157,11 +155,6 @@ def _prove_iterated(facts: Facts, iterated: IteratedLibrary) -> Proof | None:
             **describe_samples(own, share),
         ),
     )
-
-
-def _asking_places(facts: Facts, requests: Intervals) -> tuple[Place, ...]:
-    places = (place for place, _ in lines_with_share(facts, requests))
-    return tuple(place for place in places if not in_library(place))[:1]
 
 
 def _stage_evidence(facts: Facts) -> tuple[Evidence, ...]:

@@ -7,7 +7,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import idle_cores
 from whyidle.analysis.lines.sampled_lines import busiest_lines
 from whyidle.analysis.lines.source_lines import at_place
-from whyidle.analysis.sampling.share_error import sampled_share, share_bounds
+from whyidle.analysis.sampling.share_error import share_bounds, share_evidence
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import NOTICEABLE, Proof, cause
 
@@ -64,13 +64,12 @@ def slow_producer(facts: Facts) -> Proof | None:
     gains = (0.0, min(share, 0.5), most)
     return Proof(
         headline=f"The training loop waits{at_place(where)} for a process or thread that makes "
-        f"its data: "
-        f"{share * facts.step_s * 1e3:.3g} ms per step",
+        f"its data: {share * facts.step_s * 1e3:.3g} ms per step",
         low=0.0,
         high=most,
         predicted=from_gains(gains, "P1: no gain, twice as many producers, or no wait at all"),
         evidence=(
-            sampled_share(facts, "waiting for a producer, share of step", share),
+            share_evidence(facts, "waiting for a producer, share of step", share),
             *([] if idle is None else [make_evidence("idle cores", idle, None)]),
         ),
         confidence=0.85 if where else 0.5,

@@ -11,7 +11,7 @@ from whyidle.analysis.lines.log_preparation import find_log_preparation
 from whyidle.analysis.lines.sampled_lines import busiest_lines, framework_waits, prompt_waits
 from whyidle.analysis.lines.source_lines import at_place
 from whyidle.analysis.partition.pauses import Pauses, find_pauses
-from whyidle.analysis.sampling.share_error import sampled_share, share_bounds
+from whyidle.analysis.sampling.share_error import share_bounds, share_evidence
 from whyidle.analysis.steps.after_effects import predict_absence
 from whyidle.analysis.steps.forecast import predict_interruptions, predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
@@ -134,19 +134,15 @@ def _prove_blocked(facts: Facts) -> Proof | None:
     where = busiest_lines(facts, waits)
     least, most = share_bounds(facts, waits)
     low = predict_interruptions(least, LEFT_AT_WORST)
+    usual = predict_interruptions(share, EVERY_FIFTIETH)
     return Proof(
         headline=f"A blocking call{at_place(where)} holds up the training loop for {share:.0%} of "
         "the step",
         low=low,
         high=most,
-        predicted=predict_removal(
-            low,
-            most,
-            "P9: less often or in the background",
-            predict_interruptions(share, EVERY_FIFTIETH),
-        ),
+        predicted=predict_removal(low, most, "P9: less often or in the background", usual),
         removal=predict_removal(least, most, "P9: the step without them", share),
-        evidence=(sampled_share(facts, "training thread blocked, share of step", share),),
+        evidence=(share_evidence(facts, "training thread blocked, share of step", share),),
         confidence=0.8 if where else 0.5,
         where=where,
     )

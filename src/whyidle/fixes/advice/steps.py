@@ -91,15 +91,16 @@ def _keep_results(proof: Proof) -> str:
     )
 
 
-_CALLED = (
-    "call the model in a traced function instead of predict: run = tf.function(lambda x: "
-    "model(x, training=False)), then run(states); on JAX, model.stateless_call under jax.jit"
-)
+_CALLED = {
+    "predict": "call the model in a traced function instead of predict: run = tf.function(lambda "
+    "x: model(x, training=False)), then run(states); on JAX, model.stateless_call under jax.jit",
+    "fit": "call model.train_on_batch(x, y) instead of fit, which sets up a data set in each call",
+}
 
 
 def _scan_steps(proof: Proof) -> str | None:
     facts = proof.get_facts(HostFacts)
-    if facts.predicts or facts.calls is not None:  # of fit, which has a setting for it
+    if facts.called or facts.calls is not None:  # of fit, which has a setting for it
         return None
     return (
         "compute about twenty batches in one compiled call: jax.lax.scan over batches stacked "
@@ -204,13 +205,13 @@ ADVICE = (
     ),
     advice(
         *("called-model", "short-step-calls"),
-        title="Call the model itself, not predict",
-        doc="Call the model in a traced function, which makes no data set. Declines for other "
-        "calls. The author knows how many inputs there are at a time.",
-        summary=lambda proof: _CALLED if proof.get_facts(HostFacts).predicts else None,
+        title="Call the model itself, not predict or fit",
+        doc="Call the model in a traced function, or train_on_batch, which make no data set. "
+        "Declines for other calls. The author knows how many inputs there are at a time.",
+        summary=lambda proof: _CALLED.get(proof.get_facts(HostFacts).called),
         consent="rounding",
-        risk="the traced function is made once, outside the loop, with an input_signature whose "
-        "batch size is None, or each new shape is traced again",
+        risk="a shape that is new is traced again: make a traced function once, outside the loop, "
+        "with an input_signature whose batch size is None",
     ),
     advice(
         *("scanned-steps", "short-step-calls"),

@@ -14,13 +14,15 @@ def compile_step(proof: Proof) -> Proposal:
     that takes the gradients is not a global function of the script, takes them in a loop, cannot be
     traced, changes modules of ``flax.nnx``, or prints, appends to lists, sets variables or draws
     random numbers of NumPy by its own code. What functions that it calls do so is not seen."""
-    if beside := proof.get_facts(HostFacts).beside:
-        return Proposal(
-            f"call these operators{beside} inside the compiled function: one jax.jit around the "
-            "gradient, the optimizer's update and optax.apply_updates",
-            risk="Python in the step runs once per trace only",
-            automatic=False,
-        )
+    facts = proof.get_facts(HostFacts)
+    if beside := facts.beside:
+        how = f"call these operators{beside} inside the compiled function: one jax.jit around the "
+        how += "gradient, the optimizer's update and optax.apply_updates"
+        if facts.single:
+            how = "compile what is called for each element and call it once per batch, "
+            how += "jax.jit(jax.vmap(function)); slice and stack arrays in NumPy"
+        risk = "Python in the step runs once per trace only"
+        return Proposal(how, risk=risk, automatic=False)
     return Proposal(
         "put the whole step into one traced function, and make variables and the optimizer outside "
         "of it",

@@ -220,10 +220,7 @@ _GROUPS: Final = (
     ("convolution", re.compile(r"conv")),
     ("attention", re.compile(r"attention")),
     ("optimizer", re.compile(r"_fused_(adam|sgd|adagrad)|_foreach_")),
-    (
-        "random",
-        re.compile(r"::(normal|uniform|bernoulli|rand\w*|multinomial|exponential)_?$"),
-    ),
+    ("random", re.compile(r"::(normal|uniform|bernoulli|rand\w*|multinomial|exponential)_?$")),
     ("normalisation", re.compile(r"norm")),
     ("reduction", re.compile(r"::_?(sum|mean|max|min|argmax|var|std|\w*softmax|nll)|loss")),
     ("indexing", re.compile(r"embedding|index_|::index$|gather|scatter")),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -93,10 +94,20 @@ def install_model_hooks(events: Events, backend: str) -> None:
 
 
 def record_evaluations(events: Events, module: str, name: str, loaded: Any) -> None:
-    """Record the calls of a trainer's ``evaluate``."""
-    where = f"{module} evaluate"
+    """Record the calls of a trainer's ``evaluate``, and count those of ``fit``."""
+    where, fits = f"{module} evaluate", Counter[str]()
     evaluation = record_calls(events, wire.EVALUATION, "evaluation", ANNOTATION, where)
     events.patch_function(where, getattr(loaded, name), "evaluate", evaluation)
+    events.live_facts["fits"] = fits.total
+
+    def count(original: Callable[..., Any]) -> Callable[..., Any]:
+        def fit(*args: Any, **kwds: Any) -> Any:
+            fits["fit"] += 1
+            return original(*args, **kwds)
+
+        return fit
+
+    events.patch_function(f"{module} fits", getattr(loaded, name), "fit", count)
 
 
 def _attach_saver(events: Events, module: str, name: str, loaded: Any) -> None:
