@@ -9,12 +9,13 @@ import plain_traces
 import profiles
 import pytest
 
+import form_contracts
 from imagined_jobs import SICK, healthy
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.cause import cause as declare
 from whyidle.probe.core.recorder import Recorder
-from whyidle.testing import contracts, form_contracts
+from whyidle.testing import contracts
 
 CAUSES = sorted(catalog.load_causes())
 FIXES = sorted(catalog.load_fixes())

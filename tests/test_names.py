@@ -4,10 +4,10 @@ import pytest
 
 import codebase
 
-MOST_LINES = 111_564
+MOST_LINES = 111_500
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
-MOST_THRESHOLDS = 910
-MOST_SMALL = 50
+MOST_THRESHOLDS = 891
+MOST_SMALL = 49
 LARGEST_FOLDER = 36
 """these, too"""
 MOST_ONE_WORD_NAMES = 0.45

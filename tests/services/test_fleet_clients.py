@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from service_tools import free_port
 
+from fleet_contracts import check_ledger
 from whyidle.__main__ import main
 from whyidle.cluster.ledgers import kubernetes
 from whyidle.errors import InputError
 from whyidle.model.fleet_rows import Window
-from whyidle.testing.fleet_contracts import check_ledger
 
 ALL = Window(0, 4_000_000_000_000)
 

@@ -14,7 +14,7 @@ import json, time
 import msgspec, ray
 from whyidle.cluster.ledgers import ray as ledger
 from whyidle.model.fleet_rows import Window
-from whyidle.testing.fleet_contracts import check_ledger
+from fleet_contracts import check_ledger
 
 context = ray.init(num_cpus=2, num_gpus=2, include_dashboard=True, log_to_driver=False)
 

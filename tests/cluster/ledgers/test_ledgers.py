@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleet_contracts import check_ledger
 from imagined_jobs import SICK
 from whyidle.cluster.ledgers import csv, ray, slurm, store
 from whyidle.cluster.ledgers._fields import (
@@ -32,7 +33,6 @@ from whyidle.errors import InputError
 from whyidle.model.fleet_rows import DAY_MS, ENDED_BY_CLUSTER, HOUR_MS, LedgerRows, Window
 from whyidle.model.node_lists import expand_nodes
 from whyidle.store.run_store import Store
-from whyidle.testing.fleet_contracts import check_ledger
 
 ALL = Window(0, 4_000_000_000_000)
 TABLES = {

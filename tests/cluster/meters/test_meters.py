@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fleet_contracts import check_meter
 from whyidle.cluster.meters import csv, nvidia_smi, parquet, prometheus
 from whyidle.cluster.report import series, tables
 from whyidle.errors import InputError
 from whyidle.model.fleet_rows import MeterTable, Window
-from whyidle.testing.fleet_contracts import check_meter
 
 ALL = Window(0, 4_000_000_000_000)
 SMI = (

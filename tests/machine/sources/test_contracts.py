@@ -6,12 +6,12 @@ import sys
 import time
 
 import pytest
+import source_contracts
 
 from emulator import fake_nvml
 from emulator import source as emulated
 from whyidle import catalog
 from whyidle.model.live.telemetry import Absent, Target
-from whyidle.testing import source_contracts
 
 NAMES = catalog.plugin_names("sources")
 SOURCES = {name: catalog.plugin_module("sources", name) for name in NAMES} | {"emulated": emulated}

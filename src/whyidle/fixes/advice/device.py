@@ -96,7 +96,7 @@ def _measured_form(fix: str, consent: Consent, risk: str) -> Fix:
 
 
 _IN_FLOAT32 = (
-    "compute in float32 on this processor: leave out torch.autocast, or pass enabled=False where "
+    "compute in float32 on this processor: leave out autocast, or pass enabled=False where "
     "the model is on the CPU"
 )
 

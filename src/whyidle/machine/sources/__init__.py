@@ -18,8 +18,8 @@ errors). It declares
 and a ``Reader`` has ``facts`` (what does not change: names, identities), ``missing`` (as above, for
 this target), ``read() -> {"signal@subject": int | float | None}`` and ``close()``.
 
-Promises, kept by ``whyidle.testing.source_contracts``: a field that fails is None and never takes
-the others with it; sentinels (all ones, 9.2e18, -1, NaN, "[N/A]") are None; every key's signal is
+Promises, which ``tests/machine/sources`` check: a field that fails is None and never takes the
+others with it; sentinels (all ones, 9.2e18, -1, NaN, "[N/A]") are None; every key's signal is
 in ``SIGNALS``; counters do not fall; ``read`` does not raise for what happens on a machine
 (processes that end, permissions, a device that is lost); ``close`` gives back every descriptor.
 
