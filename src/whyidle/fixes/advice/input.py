@@ -71,7 +71,7 @@ def _batched_lookup(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     if facts.table_rows:
         return (
-            f"take each batch of the table by one index: DataLoader(dataset, {WHOLE_BATCHES}), "
+            f"take each batch of the table by one index: make the loader with {WHOLE_BATCHES}, "
             "which draws the same batches as the loader that it replaces"
         )
     in_rows = facts.looped or facts.kind == "table"
@@ -152,7 +152,7 @@ def _whole_batches(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     loop = "iterate with ds.iter(batch_size=...) instead of row by row"
     if facts.library != "datasets":
-        loop = f"have the loader ask for whole batches: DataLoader(ds, {WHOLE_BATCHES})"
+        loop = f"have the loader ask for whole batches: make it with {WHOLE_BATCHES}"
     if facts.conversion == "objects":
         return (
             'let datasets make arrays instead of Python objects: ds = ds.with_format("torch") (or '
