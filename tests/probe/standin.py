@@ -4,7 +4,7 @@ import tempfile
 
 from whyidle.probe.core.events import Events
 from whyidle.probe.core.recorder import Recorder
-from whyidle.probe.frameworks.torch import wording
+from whyidle.probe.frameworks.torch.adapter import Adapter
 
 
 class Framework:
@@ -12,8 +12,8 @@ class Framework:
 
     is_tracing = staticmethod(bool)
     backward_label = "whyidle::backward"
-    name_batch = staticmethod(wording.name_batch)
-    name_optimizer = staticmethod(wording.name_optimizer)
+    name_batch = staticmethod(Adapter.name_batch)
+    name_optimizer = staticmethod(Adapter.name_optimizer)
 
     def describe_process(self):
         return None

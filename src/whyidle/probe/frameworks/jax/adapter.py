@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
+from ... import wire
 from ...core import adapter, fault_containment
 from ...core.events import Events
 from ...core.frameworks import BACKWARD
@@ -19,7 +20,7 @@ from ...core.wrapped_functions import set_attribute
 from ...wire import ProcessFacts
 from ..keras_datasets import PyDatasets
 from ..keras_hooks import after_import, install_backend_hooks
-from . import compilation, compiled_calls, gradients, profiler, saves, wording
+from . import compilation, compiled_calls, gradients, profiler, saves
 from .compiled_calls import CompiledCalls
 from .process_facts import FactsReader
 from .trial_state import StepState
@@ -59,11 +60,20 @@ class Adapter(adapter.Adapter):
     packages = ("jax", "jaxlib", "grain")
     backward_label = BACKWARD
     is_tracing = staticmethod(bool)
-    name_batch = staticmethod(wording.name_batch)
-    name_optimizer = staticmethod(wording.name_optimizer)
 
     def __init__(self) -> None:
         self._facts: FactsReader | None = None
+
+    @staticmethod
+    def name_batch(iterator: type) -> tuple[str, str]:
+        """Return role and label of the batches that iterators of this class return."""
+        return wire.BATCH_FROM_ITERATOR, f"{iterator.__module__}.{iterator.__name__}.__next__"
+
+    @staticmethod
+    def name_optimizer(optimizer: Any) -> str:
+        """Return the label of a training step: the function that was compiled."""
+        name = getattr(optimizer, "__name__", "")
+        return f"jit({name})" if name else "optax.apply_updates"
 
     def install(self, events: Events) -> None:
         """Install all hooks for JAX."""

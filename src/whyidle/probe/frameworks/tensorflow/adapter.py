@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from ... import wire
 from ...core import adapter
 from ...core.events import Events
 from ...core.frameworks import BACKWARD
@@ -13,7 +14,8 @@ from ...core.op_profiler import NoProfiler, OpProfiler
 from ...core.trial_state import TrialState
 from ...core.wrapped_functions import set_attribute
 from ...wire import ProcessFacts
-from . import profiler, wording
+from . import profiler
+from .input_waits import INPUT
 from .keras_hooks import install_keras_hooks
 from .pipelines import install_dataset_hooks
 from .process_facts import FactsReader
@@ -48,13 +50,22 @@ class Adapter(adapter.Adapter):
     packages = ("tensorflow", "keras", "tf_keras")
     backward_label = BACKWARD
     is_tracing = bool
-    name_batch = staticmethod(wording.name_batch)
-    name_optimizer = staticmethod(wording.name_optimizer)
 
     def __init__(self) -> None:
         self._found = TrainingFunctions()
         self._calls: TracedCalls | None = None
         self._facts: FactsReader | None = None
+
+    @staticmethod
+    def name_batch(iterator: type) -> tuple[str, str]:  # noqa: ARG004  # the adapter's interface
+        """Return role and label of the batches that iterators of this class return."""
+        return wire.BATCH_FROM_ITERATOR, INPUT
+
+    @staticmethod
+    def name_optimizer(optimizer: Any) -> str:
+        """Return the label of a step: of a traced function, or of an optimizer of Keras."""
+        label = getattr(optimizer, "label", None)
+        return label if isinstance(label, str) else f"{type(optimizer).__name__}.apply"
 
     def install(self, events: Events) -> None:
         """Install all hooks for TensorFlow and Keras."""

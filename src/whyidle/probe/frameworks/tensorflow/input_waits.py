@@ -25,7 +25,6 @@ from ...core.listener import Listener
 from ...core.recorder import ANNOTATION, OP, OPTIMIZER
 from ..keras_datasets import Delivery, PyDatasets
 from .pipelines import Pipelines
-from .wording import INPUT
 
 MOST_READINGS = 4
 """iterators that were replaced and are still kept: each keeps its buffers alive"""
@@ -35,6 +34,7 @@ KEPT = 2
 """readings of the model without a call in between, after which an iterator is let go"""
 PATIENCE_S = 1.0
 """the longest wait for the sampler's thread, whose look at the models takes milliseconds"""
+INPUT = "tf.data: next batch"
 Call = tuple[int, int]
 
 

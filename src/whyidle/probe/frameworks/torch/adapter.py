@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ... import wire
 from ...core import adapter, fault_containment
 from ...core.device_timestamps import DeviceMarks
 from ...core.events import Events
@@ -28,7 +29,6 @@ from . import (
     step_hooks,
     trial_hooks,
     trial_state,
-    wording,
 )
 from .device_clock import CudaClock, find_clock
 from .looks import memory_look, model_look, rank_look
@@ -45,12 +45,26 @@ class Adapter(adapter.Adapter):
     name = "torch"
     packages = ("torch",)
     backward_label = BACKWARD
-    name_batch = staticmethod(wording.name_batch)
-    name_optimizer = staticmethod(wording.name_optimizer)
 
     def __init__(self) -> None:
         self.is_tracing = tracing_query()
         self._facts: FactsReader | None = None
+
+    @staticmethod
+    def name_batch(iterator: type) -> tuple[str, str]:
+        """Return role and label of the batches that iterators of this class return."""
+        from torch.utils.data import dataloader
+
+        label = f"enumerate(DataLoader)#{iterator.__name__}.__next__"
+        if issubclass(iterator, dataloader._MultiProcessingDataLoaderIter):
+            return wire.BATCH_FROM_WORKERS, label
+        inline = issubclass(iterator, dataloader._SingleProcessDataLoaderIter)
+        return wire.BATCH_INLINE if inline else wire.BATCH_FROM_ITERATOR, label
+
+    @staticmethod
+    def name_optimizer(optimizer: Any) -> str:
+        """Return the label of an optimizer's steps."""
+        return f"Optimizer.step#{type(optimizer).__name__}.step"
 
     def install(self, events: Events) -> None:
         """Install all hooks for PyTorch."""
