@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 from whyidle.cli._cause_pages import (
+    HEADING,
     by_family,
     describe_needs,
     fixes_of_cause,
     join_paragraphs,
     parse_sections,
+    predictor_legend,
 )
-from whyidle.cli._predictor_legend import HEADING, predictor_legend
 from whyidle.model.cause import Cause
 from whyidle.model.fix import CONSENTS
 

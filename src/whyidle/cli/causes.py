@@ -84,7 +84,7 @@ def _print_table(page: Page) -> None:
 
 
 def _print_page(page: Page, cause: Cause) -> None:
-    from whyidle.cli import _cause_pages, _predictor_legend
+    from whyidle.cli import _cause_pages
     from whyidle.model.fix import CONSENTS
     from whyidle.reports._next_steps import next_commands
 
@@ -101,8 +101,8 @@ def _print_page(page: Page, cause: Cause) -> None:
         for fix in _cause_pages.fixes_of_cause(cause)
     ]
     _print_section(page, "Fixes", fixes or ["- none"])
-    if legend := _predictor_legend.predictor_legend(" ".join([cause.doc, *fixes])):
-        _print_section(page, _predictor_legend.HEADING, legend)
+    if legend := _cause_pages.predictor_legend(" ".join([cause.doc, *fixes])):
+        _print_section(page, _cause_pages.HEADING, legend)
     next_commands(page, [("whyidle causes", "list all causes")])
 
 
