@@ -4,10 +4,10 @@ import pytest
 
 import codebase
 
-MOST_LINES = 111_500
+MOST_LINES = 111_460
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
 MOST_THRESHOLDS = 891
-MOST_SMALL = 49
+MOST_SMALL = 46
 LARGEST_FOLDER = 36
 """these, too"""
 MOST_ONE_WORD_NAMES = 0.45
