@@ -45,7 +45,8 @@ def costly_call(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Lines that only report are ``work-beside-training``, loops over elements are
+    Own code that makes batches is ``heavy-cpu-transform`` or ``dataloader-no-workers``. Lines that
+    only report are ``work-beside-training``, loops over elements are
     ``short-operators-in-model``, and results that come again are ``same-result-again``. An
     environment or a simulation may need its time: then the gain is smaller.
 
@@ -69,7 +70,9 @@ def costly_call(facts: Facts) -> Proof | None:
     low, expected, high = ((1.0 - k) * time for k, time in zip(call.stays, times, strict=True))
     if min(least, expected) < NOTICEABLE:
         return None
-    where = call.places[:MOST_PLACES]
+    bucket = max(BUCKETS, key=lambda name: (call.spans & facts.time_of(str(name))).total)
+    if bucket == "input" and not call.known:
+        return None  # that of loading names the line, too, and what workers can do
     return Proof(
         headline=_describe_call(call, times[1]),
         low=low,
@@ -80,8 +83,8 @@ def costly_call(facts: Facts) -> Proof | None:
             make_evidence("step time", facts.step_s, "s", samples=facts.step_count, source="steps"),
         ),
         confidence=0.85,
-        where=where,
-        bucket=max(BUCKETS, key=lambda name: (call.spans & facts.time_of(str(name))).total),
+        where=call.places[:MOST_PLACES],
+        bucket=bucket,
         facts=HostFacts(text=call.known.advice if call.known else ""),
     )
 

@@ -126,7 +126,7 @@ ADVICE = (
         *("pad-dimensions", "misaligned-tensor-shapes"),
         title="Pad matrix dimensions to multiples that tensor cores support",
         doc="Use multiples of 8 (64 on A100 and later) for vocabulary, hidden sizes and batch. "
-        "Mask the added rows; the shapes in checkpoints change.",
+        "Mask the added rows; the shapes of stored weights change.",
         summary="pad dimensions to multiples of 8, or better of 64",
         consent="convergence",
         risk="added rows must not contribute to the loss; convert old checkpoints",
