@@ -133,7 +133,7 @@ def _read_looks(recording: Path, facts: Sequence[Facts]) -> Measured:
         raise InputError(
             "The command does not train with PyTorch.",
             why="No PyTorch optimizer took a step while it ran; only PyTorch can be measured.",
-            hint="Give the command that trains: whyidle scale --to 2,4 python train.py",
+            hint="Pass your training command, for example: whyidle scale --to 2,4 python train.py",
         )
     if not known or len(known) < len(looks):
         least = min((len(look.steps) if look else 0 for look in looks), default=0)

@@ -169,12 +169,12 @@ def test_apprise_is_an_extra(monkeypatch):
     ("kind", "settings", "problem"),
     [
         ("webhook", {}, "needs the setting 'url'"),
-        ("webhook", {"url": "file:///etc/passwd"}, "needs an HTTP URL"),
+        ("webhook", {"url": "file:///etc/passwd"}, "needs an HTTP or HTTPS URL"),
         ("webhook", {"url": "http://x", "colour": "red"}, "no setting 'colour'"),
         ("webhook", {"url": "http://x", "format": "xml"}, "xml"),
         ("command", {"argv": "rm -rf /"}, "a list of words"),
         ("smtp", {"host": "x", "to": "y", "sender": "z", "password": "$NOT_SET_HERE"}, "NOT_SET"),
-        ("alertmanager", {"url": "9093"}, "needs an HTTP URL"),
+        ("alertmanager", {"url": "9093"}, "needs an HTTP or HTTPS URL"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(kind, settings, problem):

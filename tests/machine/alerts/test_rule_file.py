@@ -113,7 +113,7 @@ def test_an_error_of_a_route_names_file_and_line(tmp_path: Path):
     path.write_text('[[route]]\nkind = "stdout"\n\n[[route]]\nkind = "webhook"\ncolor = 1\n')
     tables = read_settings(path).route
     with pytest.raises(
-        UsageError, match=r"alerts\.toml, line 6: The route webhook has no"
+        UsageError, match=r"alerts\.toml, line 6: The webhook route has no"
     ) as caught:
         take_settings("webhook", tables[1], url=None)
     assert "Settings: url" in caught.value.why

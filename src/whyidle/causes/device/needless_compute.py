@@ -66,8 +66,8 @@ def needless_compute(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Switch checkpointing off, or use it for some layers only; increase the batch afterwards if
-    memory remains. Evaluate under ``torch.inference_mode()`` or ``torch.no_grad()``.
+    Turn off activation checkpointing, or use it only for some layers; then increase the batch size
+    if memory allows. Evaluate under ``torch.inference_mode()`` or ``torch.no_grad()``.
 
     References
     ----------

@@ -41,8 +41,8 @@ def power_or_clock_cap(facts: Facts) -> Proof | None:
     Reads in which NVML gives such a reason while kernels run, and the clock in them relative to its
     maximum (P11). A software power cap counts only where the limit is under 95 % of the default.
     Even unlimited, a well-fed GPU does not hold its maximum clock, so the lower bound is nothing.
-    Expected is the clock that the default limit allows, with power as its cube, for the work that
-    is not bound by memory, where that was measured.
+    The expected gain is that of the clock which the default limit allows, with power as its cube,
+    for the work that is not bound by memory, where that was measured.
 
     What looks alike
     ----------------

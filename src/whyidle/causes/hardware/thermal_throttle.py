@@ -36,7 +36,8 @@ def thermal_throttle(facts: Facts) -> Proof | None:
     Reads in which NVML gives a thermal reason while kernels run, and the clock in them relative to
     its maximum (P11), times the share of the step in which the GPU computes (as NVML measures it,
     where no kernels were recorded). Kernels bound by memory do not gain, so the lower bound is a
-    quarter of it; expected is the time without memory activity, where that was measured.
+    quarter of it; the expected gain counts only time without memory activity, where
+    that was measured.
 
     What looks alike
     ----------------

@@ -62,8 +62,8 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    An optimizer that already runs fused code (Apex, ``fused=True``, compiled) is not reported, nor
-    one for which PyTorch has no fused or foreach form. Tiny kernels elsewhere are
+    An optimizer that already runs fused code (Apex, ``fused=True``, compiled) is not reported,
+    nor is one for which PyTorch has no fused or foreach implementation. Tiny kernels elsewhere are
     ``launch-bound-small-kernels``.
 
     What to do

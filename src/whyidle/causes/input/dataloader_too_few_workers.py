@@ -58,8 +58,9 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     Where the workers were recorded, their own figures decide: the cause applies if they mostly
     work, and the prediction is ``T^(n) = max(T - W, s/n, (s_cpu + host) / cores)`` with the
     measured time ``s`` and CPU time ``s_cpu`` of a batch: the lower bound for one more worker, the
-    upper for the best number that the cores allow. Expected is that number, with each busy core
-    worth between a whole core and one hardware thread of a shared core. No finding where further
+    upper for the best number that the cores allow. The expected gain assumes
+    that number, with each busy core worth between a whole core and one hardware thread of a shared
+    core. No finding where further
     workers would find no core.
 
     What looks alike

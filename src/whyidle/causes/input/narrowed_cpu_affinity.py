@@ -39,8 +39,9 @@ def narrowed_cpu_affinity(facts: Facts) -> Proof | None:
     Each process records the cores of its affinity when it starts, before anything is imported, and
     each worker when it makes its first batch. Workers that may use fewer, and wait for a core for a
     fifth of the time in which they make a batch, while the step waits for them, prove it. Where
-    several ranks train, all of them together must leave cores unused. Expected is the step that all
-    cores of the command allow, the lower bound the step with two of them sharing arithmetic units.
+    several ranks train, all of them together must leave cores unused. The expected step is the one
+    that all cores of the command allow; the lower bound assumes that pairs of these cores share
+    arithmetic units.
 
     What looks alike
     ----------------

@@ -31,8 +31,8 @@ def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
     ------------------
     The step waits for workers that work (not for storage or hand-off), and whyidle took checksums
     of some samples: each of at least eight samples that were made in several epochs was the same
-    every time. Expected is that a cached sample costs a tenth of the CPU time, the lower bound half
-    of it.
+    every time. A cached sample is expected to cost a tenth of the CPU time; the lower bound assumes
+    half of it.
 
     What looks alike
     ----------------

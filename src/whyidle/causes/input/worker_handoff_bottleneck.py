@@ -50,8 +50,9 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     ------------------
     Time inside pickling, measured in the workers, and inside unpickling, measured in the training
     process, accounts for at least half of the waiting that the workers' figures explain, and for
-    half of the cost of a batch. Expected is packing and unpacking at a tenth of its cost, as for a
-    few contiguous tensors; the lower bound is half of it. What taking a ready batch takes beyond
+    half of the cost of a batch. The expected gain assumes packing
+    and unpacking at a tenth of the cost, as for a few contiguous tensors; the lower bound is half
+    of that. What taking a ready batch takes beyond
     that is the exchange with the worker about its memory, and is expected to remain. The step is
     then as long as the workers take to make its batches, or as all the work takes on the cores, if
     that is longer than the rest of the step and that exchange.

@@ -60,8 +60,8 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    A request inside the DataLoader fetches data. Reading the loss back for a log is
-    ``per-step-host-sync``; printing is Python overhead.
+    A request inside the DataLoader fetches data. Reading the loss back in order to log it
+    is ``per-step-host-sync``; printing it is ``python-overhead-in-step``.
 
     What to do
     ----------

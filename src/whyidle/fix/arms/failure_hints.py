@@ -103,7 +103,7 @@ def _hint_permissions(ended: str, behind: IsolationReport | None) -> FailureHint
         return FailureHint(
             f"{ended}. This machine does not allow namespaces: file changes by programs and C++ "
             "code are refused in a trial, not discarded.",
-            "Run such steps beforehand, and pass whyidle fix the command that trains.",
+            "Run such steps beforehand, and give whyidle fix only the training command.",
         )
     if behind and behind.level == "namespaces":
         return FailureHint(

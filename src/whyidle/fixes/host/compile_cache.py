@@ -10,7 +10,7 @@ from whyidle.model.proof_facts import InterruptionFacts
 
 @fix("compile-autotune-warmup", consent="none")
 def compile_cache(proof: Proof) -> Proposal | None:
-    """Let the next start reuse the code that this one compiled. Declines where no compiler ran and
+    """Let the next run reuse the code compiled by this one. Declines where no compiler ran and
     only kernels were loaded."""
     facts = proof.get_facts(InterruptionFacts)
     if not facts.compiler:

@@ -11,8 +11,8 @@ from whyidle.model.proof_facts import InputFacts
 @fix("serial-map", "small-data-threadpool", consent="rounding")
 def parallel_map(proof: Proof) -> Proposal | None:
     """Call the function of a tf.data stage for several elements at a time, in a thread pool with
-    room for them where its calls wait. The order of the elements stays the same; a function that
-    draws random numbers draws others. Declines where the function closes over an open file, a
+    room for them where its calls wait. The order of the elements is preserved, but a
+    function that uses random numbers will draw different ones. Declines where the function closes over an open file, a
     generator or a random generator."""
     facts = proof.get_facts(InputFacts)
     calls = facts.workers

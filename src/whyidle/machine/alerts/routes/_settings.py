@@ -25,7 +25,7 @@ def take_settings(kind: str, given: Mapping[str, Any], **known: Any) -> dict[str
 
     def complain(text: str, name: str = "kind") -> UsageError:
         at = f"{path}, line {lines.get(name, lines.get('kind'))}: " if path else ""
-        return UsageError(f"{at}The route {kind} {text}.", why=f"Settings: {', '.join(known)}.")
+        return UsageError(f"{at}The {kind} route {text}.", why=f"Settings: {', '.join(known)}.")
 
     for name in settings:
         if name not in known:
@@ -49,7 +49,7 @@ def check_url(kind: str, url: object) -> str:
     """
     parts = urlsplit(str(url))
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError(f"The route {kind} needs an HTTP URL.", why=f"It has {url!r}.")
+        raise UsageError(f"The {kind} route needs an HTTP or HTTPS URL.", why=f"Got {url!r}.")
     return str(url)
 
 

@@ -46,5 +46,5 @@ def open(settings: Mapping[str, Any]) -> Route:  # noqa: A001  # a route's verb
     given = take_settings("command", settings, argv=None, timeout_s=30.0)
     argv = given["argv"]
     if not isinstance(argv, list) or not argv or not all(isinstance(one, str) for one in argv):
-        raise UsageError("The route command needs argv, a list of words.", why=f"It has {argv!r}.")
+        raise UsageError("The command route needs argv, a list of words.", why=f"Got {argv!r}.")
     return _Command(argv, float(given["timeout_s"]))
