@@ -74,13 +74,13 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     expected to stay.
 
     In the training process: an operator uses more threads than it has cores, the job uses all of
-    its cores, and the training thread waits for a core for at least a tenth of its time. The
-    lower bound is no gain, the expected gain is the measured cost of so many threads per core, and
-    the upper bound is all of that wait; its removal gains more where threads spin, which the recording does not show.
-    Training processes of one command that train at the same time (ranks, Hogwild) count together.
-    How long their threads spin is then unknown: the upper bound assumes that every step is
-    as short as the shortest one, which was disturbed least, and half of that is expected. In a command without steps, more
-    runnable processes than cores for most of the time show it.
+    its cores, and the training thread waits for a core for at least a tenth of its time. The lower
+    bound is no gain, the expected gain is the measured cost of so many threads per core, and the
+    upper bound is all of that wait; its removal gains more where threads spin, which the recording
+    does not show. Training processes of one command that train at the same time (ranks, Hogwild)
+    count together. How long their threads spin is then unknown: the upper bound assumes that every
+    step is as short as the shortest one, which was disturbed least, and half of that is expected.
+    In a command without steps, more runnable processes than cores for most of the time show it.
 
     What looks alike
     ----------------

@@ -10,9 +10,9 @@ from whyidle.model.proof_facts import InterruptionFacts
 
 @fix("blocking-logging-upload", consent="none")
 def fewer_reports(proof: Proof) -> Proposal | None:
-    """Keep every fiftieth report of the training loop, and send it from a background thread. If only
-    the waiting line is known, the summary does not assume that the line is logging. Draw plots less
-    often, or in another process: matplotlib is not thread-safe."""
+    """Keep every fiftieth report of the training loop, and send it from a background thread. If
+    only the waiting line is known, the summary does not assume that the line is logging. Draw plots
+    less often, or in another process: matplotlib is not thread-safe."""
     facts = proof.get_facts(InterruptionFacts)
     known = facts.tracker is not None
     advice = "log every fiftieth step, from a background thread"

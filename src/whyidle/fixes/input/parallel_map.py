@@ -11,9 +11,9 @@ from whyidle.model.proof_facts import InputFacts
 @fix("serial-map", "small-data-threadpool", consent="rounding")
 def parallel_map(proof: Proof) -> Proposal | None:
     """Call the function of a tf.data stage for several elements at a time, in a thread pool with
-    room for them where its calls wait. The order of the elements is preserved, but a
-    function that uses random numbers will draw different ones. Declines where the function closes over an open file, a
-    generator or a random generator."""
+    room for them where its calls wait. The order of the elements is preserved, but a function that
+    uses random numbers will draw different ones. Declines where the function closes over an open
+    file, a generator or a random generator."""
     facts = proof.get_facts(InputFacts)
     calls = facts.workers
     if calls is None:
