@@ -28,8 +28,9 @@ def slow_producer(facts: Facts) -> Proof | None:
     ------------
     The loop waits until the next item arrives, however fast the device is.
 
-    How it is detected ------------------ On a watched process: the training thread was not runnable
-    between the recorded calls, and stack samples show the user's code in ``get``, ``recv``,
+    How it is detected
+    ------------------
+    On a watched process: the training thread was not runnable between the recorded calls, and stack samples show the user's code in ``get``, ``recv``,
     ``result`` or similar functions of ``queue``, ``multiprocessing`` or ``concurrent.futures``. The
     loop cannot lose more than this wait, which is the upper bound, with the sampling error of its
     share. The expected step has twice as many producers, or producers twice as fast (P1: ``max(T -
