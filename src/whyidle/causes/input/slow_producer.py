@@ -30,12 +30,12 @@ def slow_producer(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    On a watched process: the training thread was not runnable between the recorded calls, and stack samples show the user's code in ``get``, ``recv``,
-    ``result`` or similar functions of ``queue``, ``multiprocessing`` or ``concurrent.futures``. The
-    loop cannot lose more than this wait, which is the upper bound, with the sampling error of its
-    share. The expected step has twice as many producers, or producers twice as fast (P1: ``max(T -
-    W, T / 2)``); the lower bound is nothing, because the recording shows neither the number of
-    producers nor what they wait for.
+    On a watched process: the training thread was not runnable between the recorded calls, and stack
+    samples show the user's code in ``get``, ``recv``, ``result`` or similar functions of ``queue``,
+    ``multiprocessing`` or ``concurrent.futures``. The loop cannot lose more than this wait, which
+    is the upper bound, with the sampling error of its share. The expected step has twice as many
+    producers, or producers twice as fast (P1: ``max(T - W, T / 2)``); the lower bound is nothing,
+    because the recording shows neither the number of producers nor what they wait for.
 
     What looks alike
     ----------------
