@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+TESTS = Path(__file__).parents[1]
 SCRIPT = """
 import json, time
 import msgspec, ray
@@ -45,7 +47,7 @@ def test_a_task_and_an_actor_hold_gpus():
     pytest.importorskip("ray")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
-        env={**os.environ, "RAY_AUTH_MODE": "disabled"},
+        env={**os.environ, "RAY_AUTH_MODE": "disabled", "PYTHONPATH": str(TESTS)},
         capture_output=True, text=True, check=False, timeout=150,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
