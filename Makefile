@@ -37,9 +37,9 @@ watch:
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/out/run.html"
 
 fix:
-	@echo; echo "Fixing a job with a slow disk: isolated trials for two minutes."
+	@echo; echo "Fixing a job with a slow disk: isolated trials for 90 seconds."
 	@rm -rf $(DEMO)/far && mkdir $(DEMO)/far && cp examples/far/train.py $(DEMO)/far
-	cd $(DEMO)/far && ../bin/whyidle fix --budget 2m --html fixed.html ../bin/python train.py
+	cd $(DEMO)/far && ../bin/whyidle fix --budget 90s --html fixed.html ../bin/python train.py
 	@echo "pictures: file://$(CURDIR)/$(DEMO)/far/fixed.html"
 
 test: check  ## everything: lint, types, tests; failed tests are retried alone, see CONTRIBUTING.md

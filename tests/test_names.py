@@ -6,7 +6,7 @@ import codebase
 
 MOST_LINES = 111_460
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
-MOST_THRESHOLDS = 891
+MOST_THRESHOLDS = 890
 MOST_SMALL = 46
 LARGEST_FOLDER = 36
 """these, too"""

@@ -6,14 +6,12 @@ from typing import Final
 
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.documents.pipeline_tables import PipelineRow, PipelineStage
+from whyidle.reports._line_table import LEAST_SHARE, MOST_ROWS
 from whyidle.reports._number_format import NONE, format_percent, format_seconds
 from whyidle.reports._sections import Column, Line, Paragraph, Section, Span, Table
 
 TITLE: Final = "The pipeline that makes batches"
 HEADS: Final = ("a batch", "share", "at a time", "ready", "stage", "line")
-MOST_ROWS: Final = 8
-LEAST_SHARE: Final = 0.01
-"""stages with less of the work, no buffer and no call of the job are left out"""
 
 
 def main_pipeline(diagnosis: Diagnosis) -> PipelineRow | None:

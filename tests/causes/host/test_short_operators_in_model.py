@@ -53,6 +53,17 @@ def test_large_operators_in_a_loop_are_left_alone():
     assert judge(CAUSE, train(words_ms=40, look="work")) is None
 
 
+def test_a_step_of_very_many_graph_nodes_has_short_operators():
+    """Native dispatch hides the interpreter; the graph's nodes tell how short they are."""
+    crowded, roomy = (train(words_ms=40, look="work") for _ in range(2))
+    crowded.documents["bursts.json"] = {"bursts": [], "counted_s": (4000, 0.135)}
+    roomy.documents["bursts.json"] = {"bursts": [], "counted_s": (400, 0.135)}
+    proof = judge(CAUSE, crowded)
+    assert proof
+    assert proof.where[0].line == 5
+    assert judge(CAUSE, roomy) is None
+
+
 def test_a_loop_over_layers_is_left_alone():
     assert judge(CAUSE, train(words_ms=40, at=LAYER)) is None
 

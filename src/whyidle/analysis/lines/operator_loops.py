@@ -20,6 +20,9 @@ from whyidle.model.timeline import HostKind, StackSampleWeights
 LEAST_TAKEN: Final = 1 / 3
 """least part of the samples at these lines that find the interpreter at work. Larger operators
 leave its lock free; of a short one, the Python that calls it takes at least a third"""
+DISPATCH_S: Final = 50e-6
+"""a step that takes no longer for each node of its autograd graph has short operators, whatever
+samples show: dispatching one with its gradient takes 20 to 40 us (PyTorch 2.13, two cores)"""
 LEAST_FREE: Final = 0.1
 """least part of them that find its lock free, so that operators are called at all: Python alone,
 such as splitting texts, never releases it for long"""
@@ -74,7 +77,9 @@ def _find_lines(
     if not at.any():
         return None
     busy = samples_python(facts, samples.time[at]) | samples.unsure[at]
-    if wilson_interval(busy, samples.weight[at])[2] < LEAST_TAKEN:  # surely larger operators
+    nodes, step_s = facts.timeline.process.bursts.counted_s or (0, 1.0)
+    larger = wilson_interval(busy, samples.weight[at])[2] < LEAST_TAKEN
+    if larger and step_s > nodes * DISPATCH_S:
         return None
     inside = [line for line in lines if line.purpose in trained]
     model = [line for line in facts.lines if line.purpose in MODEL or line in inside]

@@ -30,9 +30,10 @@ def short_operators_in_model(facts: Facts) -> Proof | None:
     ------------------
     On a watched job on the CPU, stack samples show the time at each line. The stored source shows
     which lines lie in a loop, or in a function called from one, whose iterations do not need each
-    other's results. Samples there may find the interpreter at work a third of the time or more: the
-    operators are short. Outside of model and loss, a tenth of them or more must find its lock free,
-    as operators leave it: a loop that only runs Python has no call on whole tensors.
+    other's results. Samples there may find the interpreter at work a third of the time or more, or
+    a step has so many graph nodes that each takes no longer than its dispatch: the operators are
+    short. Outside of model and loss, a tenth of them or more must find its lock free, as operators
+    leave it: a loop that only runs Python has no call on whole tensors.
     The gain is the time at these lines and, of lines in model and loss, their part of the recorded
     backward pass, by forward time.
 
