@@ -61,8 +61,8 @@ class CostlyCall(Struct, frozen=True, eq=False):
     """the line that calls it, or lines with most time first"""
     spans: Intervals
     known: LibraryCall | None = None
-    stays: tuple[float, ...] = (0.5, 0.1, 0.0)
-    """part of its time that stays; own code runs in every tenth step, or half of it is removed"""
+    stays: tuple[float, ...] = (1.0, 0.5, 0.0)
+    """part of its time that stays (careful, expected, hopeful); of own code, nobody knows"""
     part: float = 0.0
     """part of the time of model and loss that it is"""
 

@@ -40,8 +40,8 @@ def costly_call(facts: Facts) -> Proof | None:
     On a watched job on the CPU, stack samples give the time below each line of the job, in Python
     and in native code. Named is the innermost line below which more than half of the step is the
     job's own code, or the library's function whose cheaper form saves most. In a model it has its
-    part of the backward pass. The gain is what the cheaper form saves; of own code, half, nine
-    tenths or all of its time.
+    part of the backward pass. The gain is what the cheaper form saves; of own code, nothing,
+    half or all of its time, since only its author knows what is needed.
 
     What looks alike
     ----------------
@@ -68,16 +68,17 @@ def costly_call(facts: Facts) -> Proof | None:
     passes = call.part * facts.share_of(union_of(host.start[rows], host.end[rows]))
     times = (least + CAREFUL * passes, share + passes, min(1.0, most + passes))
     low, expected, high = ((1.0 - k) * time for k, time in zip(call.stays, times, strict=True))
-    if min(least, expected) < NOTICEABLE:
+    if min(times[0], expected) < NOTICEABLE:
         return None
     bucket = max(BUCKETS, key=lambda name: (call.spans & facts.time_of(str(name))).total)
     if bucket == "input" and not call.known:
         return None  # that of loading names the line, too, and what workers can do
     return Proof(
         headline=_describe_call(call, times[1]),
-        low=low,
+        low=low if call.known else times[0],
         high=high,
         predicted=from_gains((low, expected, high), "the step without what can go"),
+        removal=None if call.known else from_gains(times, "the step without these lines"),
         evidence=(
             share_evidence(facts, "time below these lines, share of step", share),
             make_evidence("step time", facts.step_s, "s", samples=facts.step_count, source="steps"),
