@@ -1,8 +1,7 @@
 """The JSON Schemas of the published documents, made from their types.
 
-``python -m whyidle.model.schema`` prints that of the diagnosis, ``... watch`` that of a look at a
-machine, ``... alert`` that of an alert. ``docs/schema/NAME.schema.json`` is that text, and a test
-holds them together.
+``python -m whyidle.model.schema NAME`` prints one of ``DOCUMENTS``. ``docs/schema/NAME.schema.json``
+is that text, and a test holds them together.
 """
 
 from __future__ import annotations
@@ -53,6 +52,8 @@ def make_schema(name: str = "diagnosis") -> dict[str, Any]:
     for part in parts.values():
         if "properties" in part:
             part["required"] = list(part["properties"])
+            for member in part["properties"].values():
+                member.pop("propertyNames", None)  # told by msgspec 0.23 and later only
         if "description" in part:  # before Python 3.13 docstrings are indented
             part["description"] = inspect.cleandoc(part["description"])
     return {
