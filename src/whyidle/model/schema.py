@@ -1,7 +1,7 @@
 """The JSON Schemas of the published documents, made from their types.
 
-``python -m whyidle.model.schema NAME`` prints one of ``DOCUMENTS``. ``docs/schema/NAME.schema.json``
-is that text, and a test holds them together.
+``python -m whyidle.model.schema NAME`` prints one of ``DOCUMENTS``. The published text is
+``docs/schema/NAME.schema.json``, and a test holds them together.
 """
 
 from __future__ import annotations
