@@ -115,3 +115,16 @@ def test_rows_that_no_gradient_reaches_are_counted():
     optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
     table(torch.tensor([1, 1, 7])).sum().backward()
     assert process_facts._count_unread(optimizer) == 98 * 4
+
+
+def test_layers_without_a_gradient_are_no_tables():
+    first, last = torch.nn.Linear(8, 64), torch.nn.Linear(64, 8)
+    optimizer = torch.optim.SGD([*first.parameters(), *last.parameters()], lr=0.1)
+    last(first(torch.randn(1, 8)).relu()).sum().backward()  # half of the units are off
+    assert (~first.weight.grad.any(1)).any()
+    assert process_facts._count_unread(optimizer) == 0
+    optimizer.zero_grad()
+    torch.nn.init.zeros_(last.weight)
+    last(first(torch.randn(4, 8)).relu()).sum().backward()
+    assert not first.weight.grad.any()
+    assert process_facts._count_unread(optimizer) == 0

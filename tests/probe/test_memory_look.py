@@ -290,19 +290,11 @@ def test_a_model_that_computes_its_samples_one_by_one_is_declined(tmp_path):
         def forward(self, images):
             return sum(self.first(image[None]).square().mean() for image in images)
 
-    net, loop = Each(), standin.Loop(tmp_path)
-    optimizer = torch.optim.SGD(net.parameters(), 1e-2)
-    loop.recorder.facts, loop.lead = {"rank": None}, id(optimizer)
-    listener = MemoryLook(loop)
-    loop.add_listener(listener)
-    for _ in range(4):
-        optimizer.zero_grad()
-        net([torch.randn(3, 8, 8) for _ in range(4)]).backward()
-        optimizer.step()
-        loop.notify("on_step", optimizer)
-    assert (listener.found["state"], listener.found["batch"]) == ("measured", None)
-    assert listener.found["why_no_batch"] == "the model computes the samples of a list one by one"
-    assert loop.faults == []
+    found = record_step(
+        tmp_path, Each(), lambda: [torch.randn(3, 8, 8) for _ in range(4)], lambda loss: loss
+    )
+    assert (found.state, found.batch) == ("measured", None)
+    assert found.why_no_batch == "the model computes the samples of a list one by one"
 
 
 def record_step(folder, net, batch, loss):

@@ -50,9 +50,9 @@ def dense_indexing_gradients(facts: Facts) -> Proof | None:
     Kernels fill zeros inside the backward nodes of lookups and of indexing. The gain is replayed
     with 50, 95 and 100 % of them removed (P5).
 
-    A watched job on the CPU counts, in a few steps, the rows of matrices whose gradient is zero. If
-    they hold most of what the optimizer updates, the gain is the time of updates and of gradients
-    of lookups, less that of the other rows, which cost more one by one.
+    A watched job on the CPU counts, in one step, rows without a gradient in matrices of which a
+    batch reads up to a tenth. If they hold most of what the optimizer updates, the gain is the time
+    of updates and of lookups' gradients, less that of the other rows, which cost more one by one.
 
     What looks alike
     ----------------

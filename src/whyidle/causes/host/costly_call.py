@@ -6,11 +6,7 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.costly_calls import CostlyCall, find_costly_call
-from whyidle.analysis.sampling.share_error import (
-    share_bounds,
-    share_evidence,
-    unseen_python,
-)
+from whyidle.analysis.sampling.share_error import share_bounds, share_evidence, unseen_python
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._loop_proof import CAREFUL
 from whyidle.model.buckets import BUCKETS

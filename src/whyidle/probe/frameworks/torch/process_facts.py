@@ -182,11 +182,12 @@ def _describe_optimizer(optimizer: Any) -> OptimizerFacts:
 
 
 def _count_unread(optimizer: Any) -> int:
-    """Elements in rows of matrices whose gradient is all zeros."""
-    tensors = [p for group in optimizer.param_groups for p in group["params"]]
-    dense = [p.grad for p in tensors if p.dim() == 2 and p.grad is not None]
-    dense = [grad for grad in dense if not grad.is_sparse]
-    return sum(int((~grad.any(1)).sum()) * grad.shape[1] for grad in dense)
+    """Elements in rows without a gradient, of tables of which a batch reads up to a tenth: of other
+    matrices, all rows may wait for a layer that starts at zero, and half of them for a ReLU."""
+    tensors = [p.grad for group in optimizer.param_groups for p in group["params"]]
+    dense = [t for t in tensors if t is not None and t.dim() == 2 and not t.is_sparse]
+    zeros = [(int((~grad.any(1)).sum()), grad.shape) for grad in dense]
+    return sum(unread * wide for unread, (rows, wide) in zeros if 0.9 * rows <= unread < rows)
 
 
 def _note_allocator(torch: Any, facts: ProcessFacts, steps: int) -> None:
