@@ -4,7 +4,7 @@ import pytest
 
 import codebase
 
-MOST_LINES = 111_460
+MOST_LINES = 111_459
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
 MOST_THRESHOLDS = 890
 MOST_SMALL = 46

@@ -525,3 +525,16 @@ def test_a_thread_that_waits_for_tensorflow_s_operators_is_not_held_up(asleep_in
         guest.step(LOOP, ms(10), "Adam")
     assert (Facts(guest.timeline()).bucket_share("blocked") > 0.2) == blocked
     assert (judge("blocking-logging-upload", guest) is not None) == blocked
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_the_end_of_a_framework_s_loop_is_no_call_to_remove(trains):
+    """``fit`` frees what it made at the line that calls it, without a frame of its own."""
+    fit = f"/job/train.py(55): main;{LOOP}"
+    guest = RecordedJob(framework="tensorflow", operator_threads=2)
+    for _ in range(40):
+        guest.wait(fit, ms(20))
+        guest.work(f"{OPERATORS}: quick_execute;{fit if trains else LOOP}", ms(2))
+        guest.backward(LOOP, ms(20))
+        guest.step(LOOP, ms(10), "Adam")
+    assert (judge("blocking-logging-upload", guest) is None) == trains

@@ -126,14 +126,16 @@ def prompt_waits(facts: Facts) -> Intervals:
 
 
 def framework_waits(facts: Facts) -> Intervals:
-    """Return when a thread waited in a framework's own code: for its device or its threads."""
+    """Return when a thread waited for a framework's device or threads: in its own code, or without
+    a frame of it at a line that calls its code, such as the end of ``fit``."""
 
     def is_dispatching(stack: str) -> bool:
         packages = map(package_of, stack.split(";"))
-        own = (name for name in packages if name not in sys.stdlib_module_names)
-        return next(own, "") in DISPATCHERS
+        return next((x for x in packages if x not in sys.stdlib_module_names), "") in DISPATCHERS
 
-    return sampled_where(facts, is_dispatching, facts.timeline.rows_of(Role.BLOCKED))
+    calls = {_own_line(x.stack) for x in facts.timeline.details if is_dispatching(x.stack)}
+    found = facts.timeline.rows_of(Role.BLOCKED)
+    return sampled_where(facts, lambda x: is_dispatching(x) or x.split(";")[0] in calls, found)
 
 
 def sampled_where(
