@@ -173,7 +173,7 @@ $(SERVICES)/installed: $(VENV)/installed
 	  > "$$(cat $(SERVICES)/own)/main-environment.pth"
 	@$(SERVICES)/bin/python $(pip) mlflow-skinny tensorboard wandb comet_ml pyarrow h5py 2>/dev/null || \
 	  echo "not all trackers and formats are in your package index: their tests are skipped"
-	@$(SERVICES)/bin/python $(pip) kmock lightkube aiosmtpd playwright 'ray[default,tune]' 2>/dev/null || \
+	@$(SERVICES)/bin/python $(pip) kmock lightkube playwright 'ray[default,tune]' 2>/dev/null || \
 	  echo "not all clients of clusters are in your package index: their tests are skipped"
 	@touch $@
 
@@ -181,7 +181,7 @@ define DEBIAN_PACKAGES
 { command -v promtool && command -v slurmctld && command -v slurmdbd && command -v chromium; } >/dev/null || \
   { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get update; RUNLEVEL=1 \
   DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-  prometheus prometheus-alertmanager prometheus-node-exporter \
+  prometheus prometheus-node-exporter \
   slurmctld slurmd slurm-client slurmdbd munge mariadb-server chromium; } >/dev/null 2>&1; } || \
   echo "not root on Debian: tests of Prometheus, Alertmanager and Slurm are skipped"
 endef

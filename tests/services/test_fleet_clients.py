@@ -1,4 +1,4 @@
-"""lightkube against a server with the answers of Kubernetes' API, and mails to aiosmtpd."""
+"""lightkube against a server with the answers of Kubernetes' API."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from service_tools import free_port
 
 from fleet_contracts import check_ledger
-from whyidle.__main__ import main
 from whyidle.cluster.ledgers import kubernetes
 from whyidle.errors import InputError
 from whyidle.model.fleet_rows import Window
@@ -163,44 +161,3 @@ def test_init_containers_slices_of_a_node_and_evicted_pods(cluster, monkeypatch)
     assert (held["team/evicted"], held["team/lost"]) == (4.0, 2.0)
     assert {row.node: row.gpus for row in rows.nodes} == {"gpu-node-1": 8, "mig-node": 8}
     assert not rows.counts
-
-
-def test_one_mail_a_user_and_none_to_the_exempt(tmp_path: Path, capsys):
-    pytest.importorskip("aiosmtpd")
-    from aiosmtpd.controller import Controller  # noqa: PLC0415
-
-    got: list[tuple[list[str], bytes]] = []
-
-    class Keep:
-        async def handle_DATA(self, server, session, envelope):  # noqa: N802
-            got.append((envelope.rcpt_tos, envelope.content))
-            return "250 OK"
-
-    (tmp_path / "jobs.csv").write_text(
-        "job,user,gpus,node,start,end\n"
-        + "".join(
-            f"{n},{user},1,n{n},2026-11-20T00:00:00Z,2026-11-20T02:00:00Z\n"
-            for n, user in enumerate(["alice", "bob", "alice", "root"])
-        )
-    )
-    controller = Controller(Keep(), hostname="127.0.0.1", port=free_port())
-    controller.start()
-    port = controller.port
-    (tmp_path / "mail.toml").write_text(
-        f'host = "127.0.0.1"\nport = {port}\nsender = "gpus@example.org"\n'
-        'domain = "example.org"\nexempt = ["root"]\n'
-    )
-    try:
-        status = main(
-            [
-                *("fleet", "digest", "--ledger", f"csv:{tmp_path / 'jobs.csv'}", "--since", "all"),
-                *("--cache", str(tmp_path / "cache"), "--mail", str(tmp_path / "mail.toml")),
-            ]
-        )
-    finally:
-        controller.stop()
-    assert status == 0, capsys.readouterr().err
-    assert sorted(to for tos, _ in got for to in tos) == ["alice@example.org", "bob@example.org"]
-    page = next(content for tos, content in got if tos == ["alice@example.org"]).decode()
-    assert "alice: 4.00 GPU-hours in 2 jobs" in page
-    assert "bob" not in page

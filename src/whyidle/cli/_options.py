@@ -222,11 +222,6 @@ def add_destinations(parser: argparse.ArgumentParser) -> None:
         "--textfile", metavar="DIR", help="write metrics for node-exporter's textfile collector"
     )
     group.add_argument("--otlp", metavar="URL", help="send metrics by OTLP/HTTP")
-    group.add_argument(
-        "--dcgm-names",
-        action="store_true",
-        help="also publish metrics under dcgm-exporter's names, for machines without it",
-    )
 
 
 def list_destinations(args: argparse.Namespace) -> dict[str, str]:

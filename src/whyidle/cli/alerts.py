@@ -125,7 +125,7 @@ def _test_routes(args: argparse.Namespace, settings: AlertSettings) -> int:
     )  # fmt: skip
     failed = []
     for table in settings.route or [{"kind": "stdout"}]:
-        thread, _ = open_route(table)
+        thread = open_route(table)
         thread.enqueue(Delivery(notices=[notice], firing=[notice]))
         thread.close(None)
         failed += [thread.name] if thread.has_failed else []

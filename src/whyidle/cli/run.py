@@ -300,9 +300,7 @@ def _open_publishing(
     def tell(text: str) -> None:
         print(f"whyidle: {text}", file=sys.stderr)
 
-    return RunPublishing(
-        recording, follow, destinations, tell, track=track, dcgm_names=args.dcgm_names
-    )
+    return RunPublishing(recording, follow, destinations, tell, track=track)
 
 
 def _reason_not_to_watch() -> str | None:

@@ -147,8 +147,7 @@ def _open_publishing(args: argparse.Namespace, running: ExitStack) -> Publishing
     publishing = Publishing(lambda text: print(f"whyidle: {text}", file=sys.stderr))
     running.callback(publishing.close)
     for name, where in list_destinations(args).items():
-        destination = Destination(where=where, environ=os.environ, dcgm_names=args.dcgm_names)
-        publishing.open(name, destination)
+        publishing.open(name, Destination(where=where, environ=os.environ))
     return publishing
 
 

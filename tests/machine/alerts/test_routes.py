@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socketserver
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,7 +13,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.errors import MissingExtraError, UsageError
-from whyidle.machine.alerts.routes import alertmanager, command, smtp, stdout, webhook
+from whyidle.machine.alerts.routes import command, stdout, webhook
 from whyidle.model.live.alert import Delivery, Notice, Rule
 from whyidle.model.schema import make_schema
 
@@ -98,56 +97,6 @@ def test_a_webhook_for_slack(hook):
     assert got[0][1]["text"].splitlines()[1] == "and 1 more notices"
 
 
-def test_alertmanager_gets_everything_that_fires_and_each_end_once(hook):
-    url, got = hook
-    route = alertmanager.open({"url": url})
-    route.publish(Delivery(notices=[], firing=[notice(), notice(uuid="u2")]))
-    route.publish(Delivery(notices=[], firing=[notice(), notice(uuid="u2")]))  # too soon
-    route.publish(Delivery(notices=[], firing=[notice()]))
-    route.publish(Delivery(notices=[], firing=[notice()]))
-    assert [path for path, _ in got] == ["/api/v2/alerts"] * 2
-    assert [len(body) for _, body in got] == [2, 2]
-    going, ended = got[1][1]
-    assert going["endsAt"] > ended["endsAt"]
-    assert ended["labels"]["UUID"] == "u2"
-
-
-class Mailbox(socketserver.StreamRequestHandler):
-    """As much of SMTP as one mail needs."""
-
-    def handle(self):
-        self.wfile.write(b"220 here\r\n")
-        data = False
-        for raw in self.rfile:
-            line = raw.rstrip(b"\r\n")
-            if data:
-                if line == b".":
-                    data = False
-                    self.wfile.write(b"250 taken\r\n")
-                self.server.mail.append(line.decode())
-            elif line.upper().startswith(b"DATA"):
-                data = True
-                self.wfile.write(b"354 go\r\n")
-            elif line.upper().startswith(b"QUIT"):
-                self.wfile.write(b"221 bye\r\n")
-                return
-            else:
-                self.wfile.write(b"250 fine\r\n")
-
-
-def test_one_mail_for_one_delivery():
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Mailbox) as server:
-        server.mail = []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        route = smtp.open(
-            {"host": "127.0.0.1", "port": server.server_address[1], "to": "ops@x", "sender": "w@x"}
-        )
-        route.publish(delivery(notice(), notice(uuid="u2")))
-        server.shutdown()
-    assert "Subject: [whyidle] idle-held GPU 0 on n and 1 more" in server.mail
-    assert sum("[FIRING]" in line for line in server.mail) == 2
-
-
 def test_a_command_gets_json_and_no_shell(tmp_path: Path):
     target = tmp_path / "got.json"
     code = f"import sys; open({str(target)!r}, 'w').write(sys.stdin.read())"
@@ -173,8 +122,7 @@ def test_apprise_is_an_extra(monkeypatch):
         ("webhook", {"url": "http://x", "colour": "red"}, "no setting 'colour'"),
         ("webhook", {"url": "http://x", "format": "xml"}, "xml"),
         ("command", {"argv": "rm -rf /"}, "a list of words"),
-        ("smtp", {"host": "x", "to": "y", "sender": "z", "password": "$NOT_SET_HERE"}, "NOT_SET"),
-        ("alertmanager", {"url": "9093"}, "needs an HTTP or HTTPS URL"),
+        ("webhook", {"url": "$NOT_SET_HERE"}, "NOT_SET"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(kind, settings, problem):

@@ -47,29 +47,6 @@ def test_a_page_is_served_and_ends(look):
         fetch(page.port)
 
 
-def test_dcgm_s_names_are_added_on_request(look, tmp_path: Path):
-    metrics = SeriesBuilder().add_look(look())
-    page = prometheus.open(Destination(where="0", dcgm_names=True))
-    page.publish(look(), metrics)
-    text = fetch(page.port)
-    page.close(None)
-    (labels, utilization), *_ = values(text, "DCGM_FI_DEV_GPU_UTIL").items()
-    assert utilization == 30
-    for label in ('gpu="0"', 'device="nvidia0"', 'Hostname="node7"', 'pod="train-0"'):
-        assert label in labels
-    used, free = (sum(values(text, f"DCGM_FI_DEV_FB_{n}").values()) for n in ("USED", "FREE"))
-    gpu = look().gpus[0]
-    assert (used + free) * (1 << 20) == gpu.memory_bytes
-    assert "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE" not in text  # it was not measured
-    written = textfile.open(Destination(where=str(tmp_path), name="n", dcgm_names=True))
-    written.publish(look(), metrics)
-    assert "DCGM_FI_DEV_FB_USED" in (tmp_path / "n.prom").read_text()
-    plain = prometheus.open(Destination(where="0"))
-    plain.publish(look(), metrics)
-    assert "DCGM" not in fetch(plain.port)
-    plain.close(None)
-
-
 def test_what_was_not_measured_is_no_series(look):
     text = format_page(SeriesBuilder().add_look(look()))
     assert "whyidle_gpu_tensor_active_ratio" not in text

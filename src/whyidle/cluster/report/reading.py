@@ -15,7 +15,6 @@ from whyidle.cluster.report import day_sums, series, tables, totals
 from whyidle.errors import InputError, OutputError, UsageError
 from whyidle.model.fleet_rows import (
     READING_COLUMNS,
-    FleetJob,
     Ledger,
     LedgerRows,
     Meter,
@@ -103,15 +102,6 @@ def read_ledgers(ledgers: Sequence[str], window: Window) -> LedgerRows:
         if text != LABELS:
             _merge_rows(rows, _read_ledger(text, window))
     return rows
-
-
-def list_pending(fleet: FleetTables) -> list[FleetJob]:
-    """The jobs that wait."""
-    names = FleetJob.__struct_fields__
-    columns = ", ".join(f'"{name}"' for name in names)
-    query = f"SELECT {columns} FROM jobs WHERE state = 'pending'"
-    found = tables.run_query(fleet.connection, query)
-    return [FleetJob(**dict(zip(names, row, strict=True))) for row in found]
 
 
 def _prepare_meters(

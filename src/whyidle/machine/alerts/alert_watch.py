@@ -66,15 +66,14 @@ class Outlet(Protocol):
 
 
 class AlertWatch:
-    """The alerts of one watch. Of ``routes``, those with True get everything that fires, each time;
-    the others the notices to send. ``keeper`` names the file beside ``mutes`` in which the state
-    lasts; None: it does not."""
+    """The alerts of one watch. ``keeper`` names the file beside ``mutes`` in which the state lasts;
+    None: it does not."""
 
     def __init__(
         self,
         settings: AlertSettings,
         mutes: Path,
-        routes: Sequence[tuple[Outlet, bool]],
+        routes: Sequence[Outlet],
         *,
         keeper: str | None = None,
     ) -> None:
@@ -102,9 +101,8 @@ class AlertWatch:
         self._evaluator.add_samples(when, metrics)
         self._delivering.mutes = read_mutes(self._mutes)
         delivery = self._delivering.deliver(self._evaluator.evaluate(when), when)
-        for route, gets_all in self._routes:
-            if delivery.notices or gets_all:
-                route.enqueue(delivery)
+        for route in self._routes if delivery.notices else ():
+            route.enqueue(delivery)
         if self._kept is not None:
             write_state(self._kept, self._make_state(when))
         return delivery
@@ -132,7 +130,7 @@ class AlertWatch:
 
     def close(self) -> None:
         """Deliver what is queued."""
-        for route, _ in self._routes:
+        for route in self._routes:
             route.close(None)
 
 

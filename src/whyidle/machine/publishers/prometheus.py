@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from whyidle.errors import OutputError, UsageError
-from whyidle.machine.publishers._dcgm_names import dcgm_metrics
 from whyidle.machine.publishers._text_format import format_page
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.documents.watch_document import WatchedMachine
@@ -29,8 +28,8 @@ _KIND = "text/plain; version=0.0.4; charset=utf-8"
 class Page:
     """A page on a thread; ``port`` is where it listens."""
 
-    def __init__(self, address: str, port: int, token: str, *, dcgm_names: bool = False) -> None:
-        self._text, self._dcgm_names = b"", dcgm_names
+    def __init__(self, address: str, port: int, token: str) -> None:
+        self._text = b""
         page = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -64,8 +63,8 @@ class Page:
 
     def publish(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> None:
         """Show this look from now on."""
-        more = dcgm_metrics(machine) if self._dcgm_names else []
-        self._text = format_page([*metrics, *more]).encode()
+        del machine
+        self._text = format_page(metrics).encode()
 
     def close(self, diagnosis: Diagnosis | None) -> None:
         """Stop listening."""
@@ -88,7 +87,7 @@ def open(destination: Destination) -> Page:  # noqa: A001  # a publisher's verb
             hint=f"Set {TOKEN}, or listen on 127.0.0.1 behind a proxy.",
         )
     try:
-        return Page(address, int(port), token, dcgm_names=destination.dcgm_names)
+        return Page(address, int(port), token)
     except OSError as error:
         raise OutputError(
             f"Cannot listen at {destination.where}.",

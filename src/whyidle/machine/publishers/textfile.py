@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whyidle.errors import OutputError
-from whyidle.machine.publishers._dcgm_names import dcgm_metrics
 from whyidle.machine.publishers._text_format import format_page
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.documents.watch_document import WatchedMachine
@@ -22,14 +21,14 @@ FAULTS = (OSError,)
 
 
 class _File:
-    def __init__(self, path: Path, *, dcgm_names: bool) -> None:
-        self._path, self._dcgm_names = path, dcgm_names
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def publish(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> None:
         """Replace the file."""
-        more = dcgm_metrics(machine) if self._dcgm_names else []
+        del machine
         draft = self._path.with_suffix(".tmp")  # the collector reads *.prom only
-        draft.write_text(format_page([*metrics, *more]), encoding="utf-8")
+        draft.write_text(format_page(metrics), encoding="utf-8")
         draft.replace(self._path)
 
     def close(self, diagnosis: Diagnosis | None) -> None:
@@ -47,5 +46,4 @@ def open(destination: Destination) -> Publisher:  # noqa: A001  # a publisher's 
             why="It is not a writable folder.",
             hint="Name the folder of node-exporter's --collector.textfile.directory.",
         )
-    path = folder / f"{destination.name}.prom"
-    return _File(path, dcgm_names=destination.dcgm_names)
+    return _File(folder / f"{destination.name}.prom")

@@ -39,7 +39,7 @@ def load_route(table: Mapping[str, object]) -> Any:
 
 def open_routes(
     tables: Iterable[Mapping[str, object]], on_stdout: Route | None = None
-) -> list[tuple[PublisherThread, bool]]:
+) -> list[PublisherThread]:
     """Open the routes of a file of alerts. ``on_stdout`` takes the place of the route to standard
     output, where that shows something else.
 
@@ -49,10 +49,8 @@ def open_routes(
     return [open_route(table, on_stdout) for table in tables]
 
 
-def open_route(
-    table: Mapping[str, object], on_stdout: Route | None = None
-) -> tuple[PublisherThread, bool]:
-    """Open a route behind a queue, and tell whether it gets everything that fires.
+def open_route(table: Mapping[str, object], on_stdout: Route | None = None) -> PublisherThread:
+    """Open a route behind a queue.
 
     Raises:
         UsageError: its settings are wrong.
@@ -65,6 +63,4 @@ def open_route(
     def tell(text: str) -> None:
         print(f"whyidle: alerts by {text}", file=sys.stderr)
 
-    gets_all = getattr(module, "RAW", False)
-    retry_s = None if gets_all else RETRY_S  # of everything that fires, the next state is the news
-    return PublisherThread(kind, route, module.FAULTS, tell, retry_s), gets_all
+    return PublisherThread(kind, route, module.FAULTS, tell, RETRY_S)

@@ -42,7 +42,6 @@ class RunPublishing:
         tell: Callable[[str], object],
         *,
         track: bool = False,
-        dcgm_names: bool = False,
     ) -> None:
         self._recording, self._follow, self._tell = recording, follow, tell
         self._track = track
@@ -50,9 +49,7 @@ class RunPublishing:
         self._untried: set[str] = set()
         name = f"whyidle-{run_name(recording)}"
         for kind, where in destinations.items():
-            destination = Destination(
-                where=where, name=name, environ=os.environ, dcgm_names=dcgm_names
-            )
+            destination = Destination(where=where, name=name, environ=os.environ)
             self._publishing.open(kind, destination)
         self._wandb = self._publishing.open("wandb", Destination()) if track else None
 

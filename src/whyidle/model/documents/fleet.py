@@ -49,21 +49,6 @@ class Prices(Document, frozen=True, kw_only=True):
     kilowatt_hour: float | None = None
 
 
-class MailSettings(Document, frozen=True, kw_only=True):
-    """How digests are mailed. ``password`` may be ``$NAME`` of an environment variable; users in
-    ``exempt`` get none."""
-
-    host: str
-    sender: str
-    port: int = 25
-    domain: str | None = None
-    addresses: dict[str, str] = msgspec.field(default_factory=dict)
-    starttls: bool = False
-    user: str = ""
-    password: str = ""
-    exempt: list[str] = msgspec.field(default_factory=list)
-
-
 class Account(Document, frozen=True, kw_only=True):
     """Allocated GPU time by state. ``gpu_ms`` are GPU-milliseconds and add up exactly to
     ``allocated_gpu_ms``; ``gpu_hours`` are the same in hours, with ``allocated`` and ``wasted``

@@ -22,7 +22,6 @@ class Destination:
     tracker: Mapping[str, str] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     folder: Path = Path()  # in which the job was started
-    dcgm_names: bool = False  # pages have dcgm-exporter's metrics, too
 
 
 class Publisher(Protocol):
