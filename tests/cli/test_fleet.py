@@ -147,16 +147,3 @@ def test_the_line_is_kept_in_the_accounting(
     program.write_text("#!/bin/sh\necho 'Access denied' >&2; exit 1\n")
     assert main(words) == 1
     assert "Access denied" in capsys.readouterr().err
-
-
-def test_mails_fit_eighty_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    user = "first.last.of.a.department@example.org"
-    times = f"{DAY}T00:00:00Z,{DAY}T22:00:00Z"
-    rows = [f"a-team-of-some-name/train-{n},{user},a,8,n{n},FAILED,{times}" for n in (1, 2)]
-    head = "job_id,user,vc,gpu_num,node,state,start_time,end_time"
-    (tmp_path / "jobs.csv").write_text("\n".join([head, *rows]))
-    words = ["--ledger", f"csv:{tmp_path / 'jobs.csv'}", "--cache", str(tmp_path / "cache")]
-    assert main(["fleet", "digest", *words, "--since", "all"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any(user in line for line in lines)
-    assert max(map(len, lines)) <= 80

@@ -4,7 +4,6 @@
     whyidle fleet report --ledger csv:jobs.csv --meter csv:readings.csv --by cause --html fleet.html
     whyidle fleet jobs --ledger slurm --meter parquet:history/ --user alice
     whyidle fleet job 1234 --meter prometheus:http://prom:9090
-    whyidle fleet digest --ledger slurm --meter prometheus:http://prom:9090 --user alice
 
 A ledger says who held which GPUs, a meter how busy they were. Nothing of the cluster is changed.
 Needs the extra `fleet`: pip install 'whyidle[fleet]'.
@@ -18,7 +17,7 @@ from importlib import import_module
 from whyidle.cli._options import add_command
 from whyidle.errors import UsageError
 
-ACTIONS = ("report", "jobs", "job", "digest")
+ACTIONS = ("report", "jobs", "job")
 """subcommands, each a module of ``_fleet``"""
 
 

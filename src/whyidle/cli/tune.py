@@ -316,8 +316,7 @@ def _tell_beginning(
 
 
 def _report_search(args: argparse.Namespace, search: Search, *, interrupted: bool = False) -> None:
-    from whyidle.reports._html.search import render_search_page
-    from whyidle.reports._search_table import search_parts
+    from whyidle.reports._search_table import render_search_page, search_parts
 
     if not _output.write_documents(
         args, json=lambda: search, html=lambda: render_search_page(search)
@@ -338,7 +337,7 @@ def _list_next_steps(
     steps += (
         [(resume, "continue")] if interrupted else [(f"{resume} --trials N", "with more trials")]
     )
-    return steps + ([] if args.html else [(f"{resume} --html tune.html", "pictures")])
+    return steps + ([] if args.html else [(f"{resume} --html tune.html", "all trials, as a page")])
 
 
 def _best_command(search: Search) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from typing import Final
 
@@ -10,6 +11,7 @@ from whyidle.model.buckets import BUCKETS
 from whyidle.model.documents.search import SOURCES, Search, SearchTrial, Value, improvement_rate
 from whyidle.model.number_text import format_duration
 from whyidle.reports import _number_format as words
+from whyidle.reports._html.sections import render_page
 from whyidle.reports._sections import Column, Headline, Line, Paragraph, Part, Section, Table
 
 ROWS: Final = 12
@@ -165,3 +167,9 @@ def search_parts(search: Search, *, full: bool = False) -> list[Part]:
         Section("", [trials_table(search, None if full else ROWS), *rest, *front]),
         *([Section("", notes)] if notes else ()),
     ]
+
+
+def render_search_page(search: Search) -> str:
+    """Render a self-contained HTML page with every trial."""
+    about, title = shlex.join(search.setup.command), summarize_search(search)
+    return render_page(title, about, search_parts(search, full=True), search.whyidle)

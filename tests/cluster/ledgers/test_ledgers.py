@@ -1,16 +1,12 @@
-"""Ledgers: the columns of public traces, Slurm's text, Ray's answers, stores; and broken input."""
+"""Ledgers: the columns of public traces, Slurm's text, stores; and broken input."""
 
 # ruff: noqa: E501  # tables as they are
 from __future__ import annotations
 
-import json
 import random
-import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -19,7 +15,7 @@ from hypothesis import strategies as st
 
 from fleet_contracts import check_ledger
 from imagined_jobs import SICK
-from whyidle.cluster.ledgers import csv, ray, slurm, store
+from whyidle.cluster.ledgers import csv, slurm, store
 from whyidle.cluster.ledgers._fields import (
     mig_milli,
     mig_profile,
@@ -242,67 +238,6 @@ def test_scontrol_says_which_gpus_a_running_job_holds():
     line = "NodeName=vm CPUTot=8 Gres=gpu:a100:4 CfgTRES=cpu=8,mem=16000M,gres/gpu=4"
     (node,) = slurm.parse_nodes(line)
     assert (node.gpus, node.gpu_type, node.cpus) == (4, "a100", 8.0)
-
-
-RAY = {
-    "/api/v0/nodes": [
-        {"node_id": "n", "node_name": "host7", "state": "ALIVE", "resources_total": {"GPU": 4.0}}
-    ],
-    "/api/v0/tasks": [
-        {
-            "task_id": "t1", "name": "f", "type": "NORMAL_TASK", "state": "FINISHED", "job_id": "j",
-            "node_id": "n", "required_resources": {"GPU": 2.0}, "start_time_ms": 1_000_000,
-            "end_time_ms": 4_600_000,
-        },
-        {"task_id": "t2", "actor_id": "a1", "type": "ACTOR_CREATION_TASK", "end_time_ms": 2_000_000},
-        {"task_id": "t3", "type": "NORMAL_TASK", "required_resources": {"GPU": 1.0}},
-        {"task_id": "t4", "type": "NORMAL_TASK", "required_resources": {"CPU": 1.0}},
-    ],
-    "/api/v0/actors": [
-        {
-            "actor_id": "a1", "class_name": "Worker", "state": "DEAD", "job_id": "j",
-            "node_id": "n", "required_resources": {"GPU": 0.5},
-        }
-    ],
-}  # fmt: skip
-
-
-@pytest.fixture
-def head() -> Iterator[str]:
-    """A dashboard that gives the answers of a real one, shortened."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            body: object = {"data": {"result": {"result": RAY.get(path, [])}}}
-            if path == "/api/jobs/":
-                body = [{"job_id": "j", "end_time": 5_600_000, "metadata": {"user": "eve"}}]
-            content = json.dumps(body).encode()
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-
-
-def test_ray_s_tasks_and_actors(head: str):
-    rows = check_ledger(ray, head, ALL)
-    held = [(h.job, h.node, h.gpus, h.milli, h.start_ms, h.end_ms) for h in rows.holdings]
-    assert held == [
-        ("t1", "host7", 2, 1000, 1_000_000, 4_600_000),
-        ("a1", "host7", 1, 500, 2_000_000, 5_600_000),
-    ]
-    assert {job.user for job in rows.jobs} == {"eve"}
-    assert rows.counts["tasks and actors without a start"] == 1
-    with pytest.raises(InputError, match="does not answer"):
-        ray.read("http://127.0.0.1:9", ALL)
 
 
 def test_runs_of_a_store_bring_causes(tmp_path: Path):

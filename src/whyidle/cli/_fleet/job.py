@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.admin_comment:
         _keep_line(page)
     if _output.write_documents(args, json=lambda: page):
-        from whyidle.reports._fleet_digest import job_parts
+        from whyidle.reports._fleet_job import job_parts
 
         if args.line:
             _output.print_text(f"{page.line}\n")
@@ -85,7 +85,7 @@ def _examine_job(args: argparse.Namespace, window: Window) -> JobEfficiency:
     from whyidle.cluster.report.groups import cause_rows
     from whyidle.cluster.report.job_rows import list_jobs, make_job_tables
     from whyidle.model.documents.fleet import JobEfficiency
-    from whyidle.reports._fleet_digest import describe_in_line
+    from whyidle.reports._fleet_job import describe_in_line
 
     prices = make_prices(args)
     with open_fleet(args, window) as fleet:

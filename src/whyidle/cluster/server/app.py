@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
 
-from whyidle.cluster.server import descriptions, login, uploads
+from whyidle.cluster.server import login, uploads
 from whyidle.cluster.server.answers import answer_json, refuse, render_page
 from whyidle.cluster.server.event_streams import MainCache, open_stream_route
 from whyidle.cluster.server.gate import Gate
@@ -38,7 +38,7 @@ from whyidle.reports._html.page import page_script, style_sheet
 
 PAGES: Final = (
     *("now", "runs", "run", "job", "compare"),
-    *("machine", "fleet", "user_digest", "alerts", "settings"),
+    *("machine", "fleet", "alerts", "settings"),
 )
 """modules of ``pages``"""
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -89,7 +89,6 @@ def _list_routes(site: Site) -> list[BaseRoute]:
         *uploads.list_routes(site),
         *alerts.list_routes(site),
         *run_page.list_routes(site),
-        *descriptions.list_routes(list_pages()),
         Route("/metrics", _answer_metrics(site)),
         Route("/healthz", lambda _: PlainTextResponse("ok\n")),
         Route("/static/report.css", _send_text(style_sheet(), "text/css")),

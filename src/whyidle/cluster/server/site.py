@@ -239,13 +239,11 @@ class Page:
 
     path: str
     title: str
-    summary: str
     template: str
     document: Any  # its type
     read: Callable[[Question], Any]
     view: Callable[[Question, Any], Mapping[str, Any]] = _add_nothing
     is_over: Callable[[Any], bool] = _never
-    parameters: Mapping[str, str] = field(default_factory=dict)
     section: str = ""  # the entry of the navigation that it belongs to
     live: bool = False
 

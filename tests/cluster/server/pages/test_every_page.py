@@ -77,19 +77,6 @@ def test_a_page_is_html_and_json(whole, page: Page):
     msgspec.json.decode(asked.content, type=page.document)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path)
-def test_a_page_is_described(whole, page: Page):
-    client, _ = whole
-    document = client.get("/api/openapi.json").json()
-    described = document["paths"][page.api_path]["get"]
-    assert described["summary"] == page.summary
-    schema = described["responses"]["200"]["content"]["application/json"]["schema"]
-    assert schema["$ref"].rpartition("/")[2] in document["components"]["schemas"]
-    named = {one["name"] for one in described["parameters"]}
-    assert named == {*re.findall(r"{(\w+)}", page.path), *page.parameters}
-    assert page.api_path in client.get("/api").text
-
-
 def test_metrics_and_health(whole):
     client, _ = whole
     assert 'whyidle_stored_runs{state="starved"} 2' in client.get("/metrics").text
@@ -128,7 +115,6 @@ def test_a_file_that_is_no_fleet(store: Store, tmp_path: Path, fleet: Path):
     assert "is not a fleet report" in answer.json()["error"]
     path.write_bytes(fleet.read_bytes())
     assert client.get("/api/fleet").json()["job_count"] == 2
-    assert client.get("/api/fleet/users/nobody").status_code == 404
     client.close()
     site.close()
 

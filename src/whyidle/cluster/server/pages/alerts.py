@@ -46,7 +46,6 @@ def _read_alerts(question: Question) -> Alerts:
 PAGE = Page(
     path="/alerts",
     title="Alerts",
-    summary="Active, muted and past alerts of the server's machine.",
     template="alerts.html",
     document=Alerts,
     read=_read_alerts,

@@ -40,14 +40,9 @@ def _render_table(question: Question, document: Any) -> Mapping[str, Any]:
 PAGE = Page(
     path="/compare",
     title="Comparison",
-    summary="Two runs or more side by side, each compared with a baseline.",
     template="compare.html",
     document=RunTable,
     read=_read_table,
     view=_render_table,
     section="runs",
-    parameters={
-        "run": f"the id of a run; given 2 to {MOST_RUNS} times",
-        "baseline": "the run that the others are compared with (default: the first)",
-    },
 )

@@ -46,11 +46,9 @@ def _describe_report(question: Question, document: Any) -> Mapping[str, Any]:
 PAGE = Page(
     path="/fleet",
     title="Fleet",
-    summary="The cluster's allocated GPU-hours by user, job and cause.",
     template="fleet.html",
     document=FleetReport,
     read=read_report,
     view=_describe_report,
     section="fleet",
-    parameters={"by": f"the rows of the page: one of {', '.join(KEYS)}"},
 )

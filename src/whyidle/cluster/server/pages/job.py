@@ -97,7 +97,6 @@ def draw_trend(seconds: Sequence[float]) -> Markup | None:
 PAGE = Page(
     path="/jobs/{run}",
     title="Job",
-    summary="A job while it runs: step time, where the step goes, and why.",
     template="job.html",
     document=LiveJob,
     read=_read_job,

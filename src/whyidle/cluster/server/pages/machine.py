@@ -16,7 +16,6 @@ def _read_machine(question: Question) -> WatchedMachine:
 PAGE = Page(
     path="/machine",
     title="Machine",
-    summary="The latest reading of the server's machine: host, GPUs and jobs.",
     template="machine.html",
     document=WatchedMachine,
     read=_read_machine,

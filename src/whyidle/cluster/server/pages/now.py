@@ -40,7 +40,6 @@ def _read_now(question: Question) -> Now:
 PAGE = Page(
     path="/",
     title="Now",
-    summary="This machine's GPUs over the last hour, active alerts and running jobs.",
     template="now.html",
     document=Now,
     read=_read_now,

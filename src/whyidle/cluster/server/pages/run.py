@@ -97,7 +97,6 @@ def _find_previous(question: Question, entry: Entry) -> str | None:
 PAGE = Page(
     path="/runs/{run}",
     title="Run",
-    summary="The diagnosis of a run.",
     template="run.html",
     document=Diagnosis,
     read=_read_run,

@@ -70,17 +70,9 @@ def _describe_choices(question: Question, document: Any) -> Mapping[str, Any]:
 PAGE = Page(
     path="/runs",
     title="Runs",
-    summary="The stored runs, the newest first.",
     template="runs.html",
     document=RunList,
     read=_read_list,
     view=_describe_choices,
     section="runs",
-    parameters={
-        "q": "words that must all occur in id, command, headline, device, cause, host or user",
-        "state": f"one of {', '.join(STATES)}",
-        "store": "the name of a store",
-        "days": "only runs of the last days",
-        "page": f"of {IN_A_PAGE} runs each, from 1",
-    },
 )

@@ -65,7 +65,6 @@ def _read_settings(question: Question) -> ServerSettings:
 PAGE = Page(
     path="/settings",
     title="Settings",
-    summary="Stores, addresses and tokens of the server.",
     template="settings.html",
     document=ServerSettings,
     read=_read_settings,
