@@ -171,7 +171,7 @@ $(SERVICES)/installed: $(VENV)/installed
 	@$(SERVICES)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(SERVICES)/own
 	@echo "import site; site.addsitedir('$$($(bin)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
 	  > "$$(cat $(SERVICES)/own)/main-environment.pth"
-	@$(SERVICES)/bin/python $(pip) mlflow-skinny tensorboard wandb comet_ml pyarrow h5py 2>/dev/null || \
+	@$(SERVICES)/bin/python $(pip) mlflow-skinny tensorboard wandb pyarrow h5py 2>/dev/null || \
 	  echo "not all trackers and formats are in your package index: their tests are skipped"
 	@$(SERVICES)/bin/python $(pip) kmock lightkube playwright 'ray[default,tune]' 2>/dev/null || \
 	  echo "not all clients of clusters are in your package index: their tests are skipped"

@@ -8,18 +8,18 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import standin
 
-from whyidle.machine.publishers import comet, mlflow
+from whyidle.machine.publishers import mlflow
 from whyidle.probe.core.events import Events
 from whyidle.probe.core.recorder import Recorder
 from whyidle.probe.core.tracker_report import VARIABLE, WRITERS, install_tracker_report
 
-TRACKED = {"mlflow": mlflow.TRACKED, "comet": comet.TRACKED}
+TRACKED = {"mlflow": mlflow.TRACKED}
 
 
 @pytest.fixture
 def events(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, json.dumps(TRACKED))
-    for name in ("mlflow", "comet_ml", *WRITERS):
+    for name in ("mlflow", *WRITERS):
         monkeypatch.delitem(sys.modules, name, raising=False)
     made = Events(Recorder(str(tmp_path)), standin.Framework())
     install_tracker_report(made)
@@ -60,16 +60,6 @@ def test_an_active_run_is_reported_once_it_is_open(events, tmp_path, monkeypatch
     assert reported(tmp_path) is None
     look(events)
     assert reported(tmp_path) == {"mlflow": {"run_id": "r1", "tracking_uri": "file:mlruns"}}
-
-
-def test_an_offline_experiment_of_comet(events, tmp_path, monkeypatch):
-    class OfflineExperiment:
-        def get_key(self):
-            return "k1"
-
-    put(monkeypatch, "comet_ml", get_running_experiment=OfflineExperiment)
-    look(events)
-    assert reported(tmp_path) == {"comet": {"key": "k1", "kind": "OfflineExperiment"}}
 
 
 def test_the_folder_of_tensorboard_s_first_writer(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -38,13 +37,6 @@ def open_tracker():
 def log(run, step):
     if step < 20: run.log({"loss": step * 0.5}, step=step)
 def close_tracker(run): run.finish()
-"""
-COMET = """
-import comet_ml
-def open_tracker(): return comet_ml.OfflineExperiment(offline_directory="comet", workspace="w")
-def log(experiment, step):
-    if step < 20: experiment.log_metric("loss", step * 0.5, step=step)
-def close_tracker(experiment): experiment.end()
 """
 
 
@@ -180,20 +172,3 @@ def test_weights_and_biases_offline(tmp_path: Path):
     rows = own_history(tmp_path / "with")
     assert len(rows) == 20
     assert rows == own_history(tmp_path / "without")
-
-
-def test_comet_offline(tmp_path: Path):
-    pytest.importorskip("comet_ml")
-    run_job(tmp_path / "with", COMET, "--track")
-    (archive,) = (tmp_path / "with").glob("*.zip")
-    done = subprocess.run(
-        [sys.executable, "-m", "zipfile", "-e", str(archive), str(tmp_path / "x")], check=True
-    )
-    assert done.returncode == 0
-    text = (tmp_path / "x" / "messages.json").read_text()
-    names = {
-        json.loads(line).get("payload", {}).get("metric", {}).get("metricName")
-        for line in text.splitlines()
-        if line
-    }
-    assert "whyidle/train/input_share" in names

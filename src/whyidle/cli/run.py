@@ -115,7 +115,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--track",
         action=argparse.BooleanOptionalAction,
         help="add whyidle's figures to the runs that the job itself opens in MLflow, Weights & "
-        "Biases, TensorBoard and Comet; off by default, since whyidle opens no connection, unless "
+        "Biases and TensorBoard; off by default, since whyidle opens no connection, unless "
         'the configuration says track = "auto"',
     )
     group.add_argument(

@@ -111,7 +111,7 @@ def test_an_unreachable_collector_does_not_end_the_watch():
 
 def test_an_extra_that_is_missing_is_named(monkeypatch):
     facts = {"log_dir": "runs", "run_id": "1", "tracking_uri": "file:x", "key": "k"}
-    packages = {"mlflow": "mlflow", "tensorboard": "tensorboard", "comet": "comet_ml"}
+    packages = {"mlflow": "mlflow", "tensorboard": "tensorboard"}
     monkeypatch.setattr(sys, "modules", {**sys.modules, **dict.fromkeys(packages.values())})
     for name in packages:
         with pytest.raises(WhyidleError, match=rf"whyidle\[{name}\]"):
