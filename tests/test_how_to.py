@@ -20,7 +20,6 @@ ELSEWHERE = {
     "plug-ins": "begins with a package; tests/test_catalog.py",
     "ranks": "needs eight ranks",
     "serve": "serves until it is stopped",
-    "upload": "needs a server",
 }
 SAYS = {
     "compare": "Where the step's time goes",

@@ -249,11 +249,6 @@ def test_help_keeps_its_indent(columns, monkeypatch, capsys):
         assert all(len(line) < columns for line in listed), name
 
 
-def test_an_upload_without_a_server_does_not_name_the_run_twice(capsys):
-    assert main(["upload", "last"]) == 2
-    assert "try: whyidle upload last http://HOST:8470" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_commands_and_options(shell, capsys, monkeypatch):
     with pytest.raises(SystemExit):

@@ -15,13 +15,13 @@ from whyidle.errors import OutputError, UsageError
 
 
 def test_tokens_are_made_listed_and_revoked(capsys: pytest.CaptureFixture[str]):
-    assert main(["serve", "add-token", "ci", "--role", "uploader"]) == 0
+    assert main(["serve", "add-token", "ci", "--role", "viewer"]) == 0
     secret = capsys.readouterr().out.strip()
     assert len(secret) > 40
     assert main(["serve", "tokens"]) == 0
     listed = capsys.readouterr().out
     assert "ci" in listed
-    assert "uploader" in listed
+    assert "viewer" in listed
     assert secret not in listed
     assert main(["serve", "revoke-token", "ci"]) == 0
     assert main(["serve", "revoke-token", "ci"]) == 1

@@ -235,21 +235,9 @@ def test_no_secret_of_a_command_is_stored(tmp_path: Path, diagnosis: Diagnosis):
     store = Store(tmp_path)
     store.add_run(secret)
     store.complete_run(store.begin_run(command), secret)
-    store.import_run("20260102-120000-000001", secret, "ada")
-    assert len(store.list_runs()) == 3
+    assert len(store.list_runs()) == 2
     for path in tmp_path.rglob("*.json"):
         assert "s3cret" not in path.read_text(), path
-
-
-def test_a_run_of_another_machine_keeps_its_id(tmp_path: Path, diagnosis: Diagnosis):
-    store, run = Store(tmp_path), "20260102-120000-000001"
-    entry = store.import_run(run, diagnosis, "ada")
-    assert (entry.id, entry.meta and entry.meta.uploaded_by) == (run, "ada")
-    assert entry.meta is not None
-    assert entry.meta.created == "2026-01-02T12:00:00+00:00"
-    with pytest.raises(StoreError, match="is stored already"):
-        store.import_run(run, diagnosis, "ada")
-    assert [path.name for path in store.folder.iterdir()] == [run]
 
 
 def test_a_new_store_is_private_whatever_the_umask(tmp_path: Path, diagnosis: Diagnosis):

@@ -34,7 +34,6 @@ VERBS = (
     "alerts",
     "fleet",
     "serve",
-    "upload",
     "causes",
     "doctor",
 )

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from whyidle.cli import _job_reports, _output, upload
+from whyidle.cli import _job_reports, _output
 from whyidle.cli._options import (
     OMITTED,
     STDOUT,
@@ -118,11 +118,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "Biases and TensorBoard; off by default, since whyidle opens no connection, unless "
         'the configuration says track = "auto"',
     )
-    group.add_argument(
-        "--upload",
-        metavar="URL",
-        help="send the diagnosis to a whyidle server; WHYIDLE_TOKEN holds the token",
-    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -167,8 +162,6 @@ def run(args: argparse.Namespace) -> int:
 
     command = command_of(args.command)
     _output.check_outputs(args)
-    if args.upload:
-        upload.check_upload(args)
     plan, track = _load_plan(args, command), _wants_tracking(args)
     if (why := _reason_not_to_watch()) is not None:
         print(f"whyidle: {why}{UNAPPLIED if plan else ''}", file=sys.stderr)
@@ -193,8 +186,6 @@ def run(args: argparse.Namespace) -> int:
             report_status, diagnosis = _report_end(args, recording, entry)
             if publishing is not None:
                 publishing.finish(diagnosis)
-            if args.upload and diagnosis is not None:
-                upload.send_diagnosis(args.upload, diagnosis)
     return ended.status or report_status
 
 

@@ -4,11 +4,11 @@
     whyidle serve --store A --store B        the runs of several stores, such as a team's disk
     whyidle serve --listen 0.0.0.0:8470      for other machines, too
     whyidle serve login [--role viewer]      print another such address, which works once
-    whyidle serve add-token ci --role uploader   create a token that may send runs
+    whyidle serve add-token ci --role viewer     create a token for a program
     whyidle serve tokens                     list the tokens
     whyidle serve revoke-token ci            remove a token and its sessions
 
-A viewer sees the runs that are visible to it, an uploader can only send runs, an admin sees and
+A viewer sees the runs that are visible to it, an admin sees and
 changes everything. Needs the extra: pip install 'whyidle[serve]'.
 """
 
@@ -38,7 +38,7 @@ LISTEN = "127.0.0.1:8470"
 PRIVATE = ("unix:", "127.", "localhost:", "[::1]:")
 """beginnings of addresses that other machines do not reach"""
 AUDIENCES = ("owner", "group", "everyone")
-ROLES = ("viewer", "uploader", "admin")
+ROLES = ("viewer", "admin")
 ACTIONS = {"start": 0, "login": 0, "add-token": 1, "tokens": 0, "revoke-token": 1}
 """action -> number of words after it"""
 
@@ -48,7 +48,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", default="start", metavar="ACTION", choices=[*ACTIONS])
     parser.add_argument("names", nargs="*", metavar="NAME", help="name of a token")
     parser.add_argument("--role", choices=ROLES, help="role of a new token or session")
-    add_option(parser, "--store", "; uploads go to the first", type=Path, action="append")
+    add_option(parser, "--store", type=Path, action="append")
     parser.add_argument(
         "--state",
         metavar="DIR",

@@ -1,1 +1,1 @@
-"""Stored runs beside each other: comparison, table, history, upload."""
+"""Stored runs beside each other: comparison, table, history."""

@@ -7,14 +7,12 @@ owner's alone; a run is as open as the folder ``runs``, which ``share_with`` ope
 
 from __future__ import annotations
 
-import errno
 import grp
 import os
 import re
 import shutil
 import stat
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -74,38 +72,6 @@ class Store:
                 diagnosis = diagnosis.with_id(run_id)
             return self._write_run(draft, describe_run(run_id, moment, diagnosis), diagnosis)
         except OSError as error:
-            raise self._refusal("write", error) from error
-
-    def import_run(
-        self,
-        run_id: str,
-        diagnosis: Diagnosis,
-        uploaded_by: str,
-        *,
-        visible: Visibility | None = None,
-        groups: Sequence[str] = (),
-    ) -> Entry:
-        """Store a run of another machine under its own id, the time of its start; ``visible`` and
-        ``groups``: who may see it on a server.
-
-        Raises:
-            StoreError: another run has this id, or the store cannot be written.
-        """
-        moment = datetime.strptime(run_id, RUN_ID).replace(tzinfo=timezone.utc)
-        meta = msgspec.structs.replace(
-            describe_run(run_id, moment, diagnosis),
-            uploaded_by=uploaded_by,
-            visible=visible,
-            groups=list(groups) or None,
-        )
-        try:
-            self.prepare_folder()
-            draft = Path(tempfile.mkdtemp(dir=self.folder, prefix=f".{run_id}."))
-            return self._write_run(draft, meta, diagnosis)
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                why = "It is another run: ids are times of start, to the microsecond."
-                raise StoreError(f"The run {run_id} is stored already.", why=why) from error
             raise self._refusal("write", error) from error
 
     def begin_run(self, command: list[str], *, now: datetime | None = None) -> Entry:

@@ -68,10 +68,5 @@ def viewer(nobody: TestClient, site: Site) -> TestClient:
 
 
 @pytest.fixture
-def uploader(nobody: TestClient, site: Site) -> TestClient:
-    return use_role(nobody, site, "uploader")
-
-
-@pytest.fixture
 def admin(nobody: TestClient, site: Site) -> TestClient:
     return use_role(nobody, site, "admin")

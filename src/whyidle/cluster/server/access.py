@@ -22,16 +22,14 @@ from whyidle.errors import InputError, OutputError
 from whyidle.store.atomic_write import write_atomic
 from whyidle.store.entry import Visibility
 
-Role = Literal["viewer", "uploader", "admin"]
-Right = Literal["view", "upload", "change"]
+Role = Literal["viewer", "admin"]
+Right = Literal["view", "change"]
 Kind = Literal["token", "code", "session"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 RIGHTS: Final[dict[Role, frozenset[Right]]] = {
     "viewer": frozenset({"view"}),
-    "uploader": frozenset({"upload"}),
-    "admin": frozenset({"view", "upload", "change"}),
+    "admin": frozenset({"view", "change"}),
 }
-"""an uploader's token lies in the environments of jobs, so it may not read what others do"""
 CODE_S: Final = 600.0
 SESSION_S: Final = 30 * 24 * 3600.0
 ADDRESS_FILE: Final = "address"

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
 
-from whyidle.cluster.server import login, uploads
+from whyidle.cluster.server import login
 from whyidle.cluster.server.answers import answer_json, refuse, render_page
 from whyidle.cluster.server.event_streams import MainCache, open_stream_route
 from whyidle.cluster.server.gate import Gate
@@ -86,7 +86,6 @@ def _list_routes(site: Site) -> list[BaseRoute]:
     return [
         *routes,
         *login.list_routes(site),
-        *uploads.list_routes(site),
         *alerts.list_routes(site),
         *run_page.list_routes(site),
         Route("/metrics", _answer_metrics(site)),

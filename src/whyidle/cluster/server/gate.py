@@ -127,7 +127,7 @@ def right_for(method: str, path: str) -> Right | None:
         return None
     if path.startswith("/runs/"):
         return "view"  # its owner says who may see it
-    return "upload" if method == "PUT" else "change"
+    return "change"
 
 
 def cookie_name(connection: HTTPConnection) -> str:

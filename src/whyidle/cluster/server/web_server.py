@@ -21,7 +21,7 @@ END_S = 3
 HEADER_S: Final = 10.0
 """in which the head of a request must have come: browsers and clients send it at once"""
 BODY_S: Final = 90.0
-"""in which its body must have come; uploads are refused with an answer before that"""
+"""in which its body must have come; the form of a mute is a few bytes"""
 MOST_WAITING: Final = 100
 """connections of one address whose request has not come yet, and a fifth of those of all together:
 with as many pages that follow, they are as many as the server takes. The oldest is cut off, of all
