@@ -10,13 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from whyidle.analysis.arrays import I64, Mask
+from whyidle.model.cause import MOSTLY
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceKind, HostKind, Timeline
 
 FAR = 10
 """times the usual length of a kernel of its name: its tensors are not that much larger"""
-REUSED = 0.5
-"""share of all calls with one correlation id from which it is no id at all"""
 
 
 def check_recordings(timelines: Iterable[Timeline]) -> list[Timeline]:
@@ -63,7 +62,7 @@ def _separate_reused_ids(timeline: Timeline, notes: list[str]) -> Timeline:
         host_ids[own] = fresh
         if len(own) == len(events):
             device_ids[events] = fresh
-        elif len(own) <= REUSED * len(calls):
+        elif len(own) <= MOSTLY * len(calls):
             before = np.searchsorted(host.start[own], device.start[events], side="right") - 1
             device_ids[events] = np.where(before >= 0, fresh[np.maximum(before, 0)], -1)
         else:

@@ -11,6 +11,8 @@ from whyidle.analysis.arrays import F64
 
 RESAMPLES: Final = 4000
 SEED: Final = 20
+ERRORS: Final = 2.0
+"""standard errors on either side of a slope or a count"""
 _T95: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 """two-sided 95 % quantiles of Student's t for 1 to 10 degrees of freedom"""
 

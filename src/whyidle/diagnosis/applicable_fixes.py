@@ -13,14 +13,12 @@ import numpy as np
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
+from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Edit, Finding, ProposedFix
 from whyidle.model.knobs import JAX, KERAS, LOADERS, PYTHON, TENSORFLOW, TORCH, Subject
 from whyidle.model.roles import Role
 from whyidle.model.timeline import Timeline
 
-IN_GRAPHS = 0.5
-"""share of the kernel time in CUDA graphs, or of the host's time in compiled ones, from which
-compiling changes nothing"""
 LEARNING = ("optimizer.", "autocast.grad_scaler")
 """knobs of training alone"""
 COMPUTES: Final[dict[str, frozenset[Subject]]] = {
@@ -82,9 +80,9 @@ def _compiled_share(lead: Facts) -> float:
 def _applicable(fix: ProposedFix, lead: Facts) -> ProposedFix | None:
     assert lead.kind is not None
     knobs = [edit.knob for edit in fix.edits]
-    if lead.graph_share > IN_GRAPHS and any(knob.startswith("model.compile") for knob in knobs):
+    if lead.graph_share > MOSTLY and any(knob.startswith("model.compile") for knob in knobs):
         return None
-    if "model.compile" in knobs and _compiled_share(lead) > IN_GRAPHS:
+    if "model.compile" in knobs and _compiled_share(lead) > MOSTLY:
         return None
     if lead.kind.kind in ("training", "warm_up"):
         return fix

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from whyidle.analysis.device.device_timestamps import PACED
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
-from whyidle.model.cause import Cause, Proof
+from whyidle.model.cause import MOSTLY, Cause, Proof
 
 SOURCE = "events"
 
@@ -70,7 +69,7 @@ def add_mark_evidence(cause: Cause, proof: Proof, facts: Facts) -> Proof:
 def explain_missing_proof(facts: Facts) -> str:
     """Explain why device events alone give no verdict."""
     progress, device = facts.host.progress, facts.device_noun
-    if progress.dry_share > PACED:
+    if progress.dry_share > MOSTLY:
         return (
             f"The {device}'s queue was empty at {progress.dry_share:.0%} of the events. To find "
             "out whether kernel launches, Python or synchronisation delay it, profile some steps "

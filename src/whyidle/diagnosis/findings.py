@@ -14,12 +14,10 @@ from whyidle.analysis.steps.forecast import LEAST_LEFT
 from whyidle.diagnosis import slowest_rank
 from whyidle.diagnosis.prediction_width import NONE, BucketSpread, widen_prediction
 from whyidle.model.buckets import Bucket
-from whyidle.model.cause import Cause, Proof
+from whyidle.model.cause import MOSTLY, WORTH, Cause, Proof
 from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix, Removal, Severity
 from whyidle.model.fix import Fix, Proposal
 
-WORTH = 0.03
-"""a finding whose removal is predicted to save less than this share of the step is ``info``"""
 RISKY = 0.90
 """a fix whose stated interval reaches below this speed-up may do harm: it does not count, and
 stands after those that do not"""
@@ -30,8 +28,6 @@ KNOWN = 3.0
 """ratio of the ends of a removal's interval above which its gain is not known: one end says to
 change the job now, the other that there is little to gain"""
 NEARLY_ALL = 1.0 - LEAST_LEFT
-MOST_OF_RUN = 0.5
-"""share of a run from which what happens once counts, although steps are as fast without it"""
 CRITICAL = 0.20  # least share of the step that a ``critical`` finding costs
 
 
@@ -94,7 +90,7 @@ def findings_of(job: Job, judged: list[ProvenCause]) -> list[Finding]:
         if high > 0.0 or item.proof.high == 0.0 or item.cause.direct:
             findings.append(_make_finding(item, low, high, room))
     extended = [_claim_bucket(finding, left) for finding in findings]
-    once = {item.cause.id for item in judged if item.proof.once >= MOST_OF_RUN}
+    once = {item.cause.id for item in judged if item.proof.once >= MOSTLY}
 
     def order_key(finding: Finding) -> tuple[bool, float, float]:
         return finding.cause not in once, -finding.expected_loss, -finding.lost.high
@@ -173,7 +169,7 @@ def grade_severity(
     cost = max(item.proof.high * item.spread, room if own else 0.0)
     gain = min(1.0 - 1.0 / max(sure, default=1.0), cost)
     if gain < WORTH:
-        return "warning" if item.proof.once >= MOST_OF_RUN else "info"
+        return "warning" if item.proof.once >= MOSTLY else "info"
     waits = item.bucket != "compute"
     return "critical" if min(gain, high) >= CRITICAL and waits else "warning"
 

@@ -13,10 +13,10 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.ranks.rank_groups import groups_of
 from whyidle.model.buckets import BUCKETS
+from whyidle.model.cause import MOSTLY
 from whyidle.model.documents.rank_tables import Attribution, RankGroupRow, RankRow
 from whyidle.model.timeline import Timeline
 
-SHARED = 0.5  # least share of kernel time, by name, that ranks of one program have in common
 WORTH = 0.01  # least share of the step in communication for notes about waiting
 NAMED = 8  # missing ranks named individually, at most
 WHOLE = 0.5  # a window with fewer events than this share of the largest is incomplete
@@ -171,7 +171,7 @@ def _note_unrelated_ranks(job: Job) -> list[str]:
         if not own or not others:
             continue
         shared = max(sum(min(own[n], each.get(n, 0.0)) for n in own) for each in others)
-        if shared < SHARED:
+        if shared < MOSTLY:
             notes.append(
                 f"rank {job.ranks[index].rank} runs different kernels from the other ranks "
                 f"({shared:.0%} of its time in common): another job or pipeline stage"

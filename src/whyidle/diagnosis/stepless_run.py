@@ -19,6 +19,7 @@ import numpy as np
 from whyidle import catalog
 from whyidle.diagnosis.process_reading import read_process
 from whyidle.errors import BrokenTraceError
+from whyidle.model.cause import MOSTLY
 from whyidle.model.live.telemetry import Telemetry
 from whyidle.model.process_facts import Stepless
 from whyidle.model.timeline import HostEvents, HostKind, Timeline
@@ -34,7 +35,6 @@ DEAF_NOTE = (
     "the probe is not loaded if Python runs with -S, -I or -E, or if the command replaces "
     "PYTHONPATH instead of extending it"
 )
-SHARE = 0.5  # least share of the command's time that its training process lives
 EARLY_S = 1.0  # a command that failed within this time probably failed before its imports
 _DEAF = re.compile(r"-[a-zA-Z]*[SIE][a-zA-Z]*")
 _PYTHON = re.compile(r"(^|/)python[\d.]*$")
@@ -105,7 +105,7 @@ def advise_no_steps(lead: Timeline, faults: Sequence[str] = ()) -> list[str]:
 
 def _was_secondary(lead: Timeline, took_s: float | None) -> bool:
     low, high = _process_life(lead)
-    return took_s is not None and (high - low) / 1e9 < SHARE * took_s
+    return took_s is not None and (high - low) / 1e9 < MOSTLY * took_s
 
 
 def _lead_process(recording: Path) -> Timeline | None:

@@ -26,6 +26,18 @@ SECTIONS = (
 """headings of every cause's docstring, in this order"""
 LEAST_SHARE = 0.01
 """share of the step below which most causes are not reported"""
+HARMLESS = 0.005
+"""the same of causes that cost little each time, and are certain"""
+WORTH = 0.03
+"""share of the step that a finding must save to be more than ``info``"""
+LEFT_AT_WORST = 0.5
+"""share that stays at least of work that moves beside the step: it competes for the interpreter,
+copies, or is examined again"""
+BLOCKING = 0.9
+"""share of launches that wait for their kernel from which waiting is the cause, not launching;
+normal is 0 to 1 %"""
+MOST_LOCATED = 400
+"""waits or pauses whose places are looked up"""
 MOST_PLACES = 3
 """places in the user's source that a finding names"""
 NOTICEABLE = 0.03

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from whyidle.model.cause import WORTH
 from whyidle.model.diagnosis import Diagnosis, Evidence, Finding, ProposedFix, Trial
 from whyidle.reports import _number_format as words
 from whyidle.reports._html.element import Markup, tag
@@ -24,8 +25,6 @@ from whyidle.reports._sections import (
 )
 from whyidle.reports._trial_outcomes import describe_outcome, in_turn, is_rejected, order_findings
 
-WORTH: Final = 0.03
-"""share of the step from which on a finding is more than minor"""
 _PLACES: Final = 6
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from whyidle.model.buckets import BUCKETS, Bucket
 from whyidle.model.documents.run_history import HistoryRow, RunHistory, SpeedChange
 from whyidle.reports import _number_format as words
-from whyidle.reports._html.element import Markup, tag
+from whyidle.reports._html.element import WIDTH, Markup, tag
 from whyidle.reports._html.sections import render_keys, render_parts
 from whyidle.reports._palette import LOOKS
 from whyidle.reports._sections import (
@@ -31,7 +31,6 @@ from whyidle.reports._text_bar import SEEN
 MOST_ROWS: Final = 40
 _SECOND: Final = len("20260102-030405")
 _TONES: Final[dict[str, Tone]] = {"slower": "bad", "faster": "good"}
-WIDTH: Final = 1040
 _HEIGHT: Final = 260
 _LEFT: Final = 70
 _TOP: Final = 24

@@ -9,7 +9,7 @@ from whyidle.model.buckets import BUCKETS, Bucket
 from whyidle.model.documents.comparison import StepChange
 from whyidle.model.documents.run_table import RunRow, RunTable
 from whyidle.reports import _number_format as words
-from whyidle.reports._html.element import Markup, tag
+from whyidle.reports._html.element import WIDTH, Markup, tag
 from whyidle.reports._html.sections import render_keys
 from whyidle.reports._palette import LOOKS
 from whyidle.reports._relative_paths import shorten_place
@@ -38,7 +38,6 @@ class Measure(NamedTuple):
     rank: int
 
 
-WIDTH: Final = 1040
 _ROW: Final = 46
 _BAR: Final = 24
 _NAMES: Final = 190

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from whyidle.fix.statistics.alpha_spending import student_quantile
+from whyidle.fix.statistics.alpha_spending import CHANCE, student_quantile
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, Interval
 from whyidle.model.documents.run_history import HistoryRow, Kind, RunHistory, SpeedChange
@@ -25,8 +25,6 @@ from whyidle.version import __version__
 FEWEST: Final = 3
 """earlier runs without which their spread is not known: with two, the interval is 64 standard
 deviations wide"""
-CHANCE: Final = 0.005
-"""one-sided: a run like all others is called slower once in two hundred"""
 LEAST: Final = 0.05
 """smaller differences are no reason to act, however equal the earlier runs were"""
 

@@ -28,8 +28,6 @@ LONGER = 1.5
 """of a step longer than the nearest measured one by more than this factor, the rest is unknown"""
 AT_ONCE_NS = 50_000
 """a mark reached this soon had nothing before it; a launch takes 5 to 20 us (HTA)"""
-PACED = 0.5
-"""a device that had run dry at more than this share of the marks waits for the host"""
 
 
 class DeviceProgress(Struct, frozen=True, eq=False):

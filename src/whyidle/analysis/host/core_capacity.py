@@ -11,6 +11,8 @@ from whyidle.analysis.input.worker_capacity import waiting_workers
 from whyidle.analysis.steps.forecast import WORKERS
 from whyidle.model.cause import MOSTLY
 
+FULL = 0.85
+"""use of a job's cores from which none is left, and threads compete"""
 SHARED = 0.65
 """worth of a core at worst while all are busy: virtual machines count hardware threads, and a
 second one adds some 30 % to its core (Marr et al., "Hyper-Threading Technology Architecture and

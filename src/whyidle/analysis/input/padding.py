@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import F64, I64
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.sample_statistics import ERRORS
 from whyidle.model.cause import MOSTLY
 from whyidle.model.roles import Role
 
@@ -20,8 +21,6 @@ FEWEST = 12
 """steps with a counted batch that a fit needs"""
 SPREAD = 0.05
 """least standard deviation of the padding, as share of all positions, for a fit"""
-ERRORS = 2.0
-"""standard errors on either side of the slope"""
 OUTLIER = 3.0
 """steps further from the fit than this many robust standard deviations are left out"""
 MULTIPLE = 8

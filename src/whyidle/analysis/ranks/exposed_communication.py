@@ -13,6 +13,7 @@ from whyidle.analysis.ranks.blocking_collectives import usual_step_factor
 from whyidle.analysis.ranks.collective_arrivals import Meetings
 from whyidle.analysis.ranks.collectives import POINT_TO_POINT
 from whyidle.analysis.ranks.rank_imbalance import RankImbalance
+from whyidle.model.cause import MOSTLY
 
 BACKWARD = 2 / 3
 """share of a step's compute in the backward pass: twice the FLOPs of the forward pass"""
@@ -21,8 +22,6 @@ SLOWER_BESIDE = 1.34
 GRADIENTS = ("all_reduce", "reduce_scatter")
 BUCKET_BYTES = 25 << 20
 """``bucket_cap_mb`` of DistributedDataParallel"""
-MATCHED = 0.5
-"""least share of matched collectives to separate waiting from transfer"""
 
 
 class Exposure(Struct, frozen=True):
@@ -196,5 +195,5 @@ def _is_complete(ranks: Sequence[Facts], meetings: Meetings) -> bool:
     """Whether all ranks, enough matches and trusted clocks show that all the rest is transfer."""
     worlds = {facts.timeline.world_size for facts in ranks} - {None, len(ranks)}
     most = max(len(facts.collectives) for facts in ranks)
-    matched = len(meetings) >= MATCHED * most and meetings.clock_error_s is not None
+    matched = len(meetings) >= MOSTLY * most and meetings.clock_error_s is not None
     return len(ranks) > 1 and not worlds and matched

@@ -24,6 +24,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import F64, I64, Mask
+from whyidle.analysis.sampling.share_error import Z
+from whyidle.model.cause import MOSTLY
 from whyidle.model.roles import Role, Vocabulary
 
 LONG_WAIT_US: Final = 500
@@ -42,12 +44,8 @@ FEWEST: Final = 5
 TAKEN: Final = 0.1
 """share of backward samples with the GIL taken from which another thread has it: 0 to 0.02 without
 such a thread in a dozen jobs of one and two ranks, 0.46 to 0.79 with one"""
-HALF: Final = 0.5
-"""least share of samples that decides"""
 SLEPT: Final = 0.4
 """a thread that slept for a larger share of the time until the next sample was waiting"""
-Z: Final = 1.645
-"""of a limit that chance passes once in twenty times"""
 MANY: Final = 0.1
 """share of samples in backward passes from which a job does not mostly compile"""
 
@@ -151,14 +149,14 @@ def find_sleepers(
         asleep_held, sleep = held[own] & idle[own], float(share[idle[own]].sum())
         waiting = float(blocked[own].sum())
         if taken >= TAKEN:
-            locked_rows = held[own] & (native | idle[own] | (taken >= HALF))
+            locked_rows = held[own] & (native | idle[own] | (taken >= MOSTLY))
             blocked[own] &= ~native
-        elif asleep_held.sum() >= FEWEST and sleep - waiting >= HALF * asleep_held.sum():
+        elif asleep_held.sum() >= FEWEST and sleep - waiting >= MOSTLY * asleep_held.sum():
             locked_rows = asleep_held | _mostly_asleep(stack, held[own], asleep_held)
         else:
             continue
         locked[own] = locked_rows
-        blocked[own] &= sleep - locked_rows.sum() >= HALF * waiting
+        blocked[own] &= sleep - locked_rows.sum() >= MOSTLY * waiting
     return locked, blocked
 
 
@@ -180,7 +178,7 @@ def is_asleep_locked(slept: float, held: Mask, free: Mask) -> bool:
     outside operators, with the counting error (``Z``); half of the held ones must remain."""
     count = float(free.sum())
     explained = count + Z * float(np.sqrt(count * (1.0 - count / max(len(free), 1))))
-    return bool(held.sum() >= FEWEST and slept - explained >= HALF * held.sum())
+    return bool(held.sum() >= FEWEST and slept - explained >= MOSTLY * held.sum())
 
 
 def match_role(vocabulary: Vocabulary, role: Role, texts: list[str]) -> Mask:
@@ -193,7 +191,7 @@ def _share_taken(backward: Mask, held: Mask, idle: Mask) -> float:
     waited = backward & held
     if backward.sum() < FEWEST or waited.sum() < 2:
         return 0.0
-    if backward.mean() < MANY and idle[waited].mean() < HALF / 2:
+    if backward.mean() < MANY and idle[waited].mean() < MOSTLY / 2:
         return 0.0
     return float(held[backward].mean())
 
@@ -209,5 +207,5 @@ def _mostly_asleep(stack: NDArray[Any], held: Mask, asleep: Mask) -> Mask:
     count = int(stack.max()) + 1
     totals = np.maximum(np.bincount(stack[held], minlength=count), 1)
     share = np.bincount(stack[asleep], minlength=count) / totals
-    mostly: Mask = held & (share[stack] > HALF)
+    mostly: Mask = held & (share[stack] > MOSTLY)
     return mostly

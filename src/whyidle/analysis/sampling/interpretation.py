@@ -33,6 +33,7 @@ from whyidle.analysis.sampling.sample_weighting import (
 )
 from whyidle.analysis.sampling.startup_and_tail import find_surroundings
 from whyidle.analysis.sampling.thread_idleness import find_idle
+from whyidle.model.cause import MOSTLY
 from whyidle.model.loader_tables import SAMPLE, Loading
 from whyidle.model.process_facts import LifePhases
 from whyidle.model.roles import Role, Vocabulary
@@ -48,8 +49,6 @@ _MEETING = (Role.COLLECTIVE_FLIGHT, Role.COLLECTIVE_WAIT, Role.BATCH_FROM_WORKER
 """in these a thread sleeps until other ranks, or a worker's batch, are there"""
 FEWEST: Final = 5
 """least calls of a function that samples show inside evaluations"""
-RARELY: Final = 0.5
-"""share of the steps from which a function that evaluations call is part of training, too"""
 _LINE = re.compile(r"\(\d+\)")
 
 
@@ -191,7 +190,7 @@ def with_evaluation_calls(timeline: Timeline) -> Timeline:
         name
         for name in np.unique(host.name[calls[inside]])
         if inside[own := host.name[calls] == name].sum() >= FEWEST
-        and len(np.unique(after[own])) < RARELY * len(begin)
+        and len(np.unique(after[own])) < MOSTLY * len(begin)
     ]
     chosen = is_among(host.name[calls], names)
     calls, after = calls[chosen], after[chosen]

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.sampling.gil_waits import (
-    HALF,
     LONG_WAIT_US,
     LeafFrames,
     find_sleepers,
@@ -19,6 +18,7 @@ from whyidle.analysis.sampling.gil_waits import (
     match_role,
     sum_sleep,
 )
+from whyidle.model.cause import MOSTLY
 from whyidle.model.frames import INSTALLED
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind, Timeline
@@ -84,7 +84,7 @@ def classify_samples(
     elif is_single_process(timeline):
         blocked &= ~match_role(timeline.vocabulary, Role.COMPUTE_FRAME, leaf)[numbers]
     other_waits = blocked & ~system_waits
-    if slept - system_waits.sum() - stuck.sum() < HALF * other_waits.sum():
+    if slept - system_waits.sum() - stuck.sum() < MOSTLY * other_waits.sum():
         blocked = blocked & system_waits  # other samples account for its sleep
     blocked = blocked | system_waits
     blocked = blocked | (_find_waiting_calls(timeline, numbers, stacks, blocked) & ~stuck)
@@ -109,7 +109,9 @@ def _find_waiting_calls(timeline: Timeline, numbers: I64, stacks: list[str], blo
             totals[node] += 1
             waiting[node] += waits
     calls = {
-        node for node, count in waiting.items() if node in foreign and count >= HALF * totals[node]
+        node
+        for node, count in waiting.items()
+        if node in foreign and count >= MOSTLY * totals[node]
     }
     inside = np.zeros(len(stacks), dtype=bool)
     inside[[number for number, path in paths.items() if not calls.isdisjoint(path)]] = True

@@ -23,13 +23,12 @@ from whyidle.analysis.partition.time_partition import Partition, partition_time
 from whyidle.analysis.steps.burst_choice import undo_recording_cost
 from whyidle.analysis.steps.step_detection import AFTER, StepWindows, find_steps
 from whyidle.model.buckets import BUCKETS, REASONS, bucket_of
+from whyidle.model.cause import MOSTLY
 from whyidle.model.roles import Role
 from whyidle.model.timeline import DeviceEvents, DeviceKind, HostKind, Timeline
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-COLD_SHARE = 0.5
-"""with more of the recording in warm-up, the cold start is the subject"""
 LEAST_STEADY = 6
 """steady steps from which a slow start is left out of all shares, as many as the verdict of a
 watched run needs: the shortest and the longest of six hold the median of all with 97 %"""
@@ -122,7 +121,7 @@ class StepScope:
     def slow_start(self) -> bool:
         """Whether the slow steps at the start took most of the recording."""
         length = self.steps.end - self.steps.start
-        return bool(self.warm_up.total > COLD_SHARE * length.sum())
+        return bool(self.warm_up.total > MOSTLY * length.sum())
 
     @cached_property
     def cold_start(self) -> bool:
@@ -165,7 +164,7 @@ class StepScope:
     def left_idle(self) -> bool:
         """Whether the process waited after its last step for most of the recording."""
         length = self.steps.end - self.steps.start
-        return self.steps.labels[-1] == AFTER and bool(length[-1] > COLD_SHARE * length.sum())
+        return self.steps.labels[-1] == AFTER and bool(length[-1] > MOSTLY * length.sum())
 
     @cached_property
     def steps_in_scope(self) -> Mask:

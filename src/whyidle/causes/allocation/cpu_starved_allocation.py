@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host.core_capacity import gain_on_cores, usable_cores
+from whyidle.analysis.host.core_capacity import FULL, gain_on_cores, usable_cores
 from whyidle.analysis.host.core_limits import find_core_limit
 from whyidle.analysis.host.cpu_affinity import kept_waiting
 from whyidle.analysis.host.telemetry_window import TelemetryWindow
@@ -17,8 +17,6 @@ from whyidle.model.proof_facts import AllocationFacts
 FEW = 2.0
 """cores per training process at which data preparation and training compete; GPU nodes have eight
 or more per GPU"""
-FULL = 0.85
-"""use of the granted cores above which none are left for data preparation"""
 CROWDED = 1.25
 """running or runnable processes per granted core; a neighbour on the same cores may keep the job's
 own use of them low"""

@@ -6,14 +6,13 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import describe_place, lines_with_share, prompt_waits
+from whyidle.analysis.sampling.startup_and_tail import LEAST_NS
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import MOSTLY, NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 
-LEAST_NS = 3_000_000_000
-"""least waiting time that is reported of a process that never trained"""
 SURE = 0.8
 """low estimate: share of the waiting that is idle; a process whose work has no steps may wait by
 design"""

@@ -13,6 +13,7 @@ from whyidle.analysis.lines.sampled_lines import sampled_stacks
 from whyidle.analysis.lines.source_lines import frame_place, in_library
 from whyidle.analysis.partition.idle_gaps import pick_rows
 from whyidle.analysis.partition.pauses import RECORDED, RECORDING
+from whyidle.analysis.sample_statistics import ERRORS
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.model.cause import NOTICEABLE, Proof, cause
@@ -27,8 +28,6 @@ ROOM = 0.6
 """peak memory use (share) above which recomputation is justified"""
 SAVED = 0.7
 """low estimate: share of the recomputation that is saved if only part of the memory is free"""
-ERRORS = 2.0
-"""standard errors of the sample count on either side"""
 
 
 @cause(

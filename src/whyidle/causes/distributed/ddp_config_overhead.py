@@ -12,14 +12,12 @@ from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.lines.source_lines import frame_place, in_library
 from whyidle.analysis.partition.idle_gaps import pick_rows
 from whyidle.analysis.steps.forecast import predict_removal
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import HARMLESS, Proof, cause
 from whyidle.model.diagnosis import Place, Predicted
 from whyidle.model.process_facts import ExchangeFacts
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
-LEAST_SHARE = 0.005
-"""least share of the step that counts"""
 LEAST_READINGS = 2
 """of DistributedDataParallel's log, 64 steps apart, before its parameters are taken to be unused in
 every step"""
@@ -95,7 +93,7 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     lost = min(facts.share_of((walk | copy) & idle) + marked, 1.0)
     settings = _ddp_settings(facts)
     constant = settings.unused_readings >= LEAST_READINGS and not settings.unused_varies
-    if lost < LEAST_SHARE or (settings.unused_parameter_size and not constant):
+    if lost < HARMLESS or (settings.unused_parameter_size and not constant):
         return None
     roles = (Role.GRADIENT_COPY, Role.GRADIENT_SEARCH, Role.GRADIENT_SCALE)
     copies, searches, scaled = (len(facts.rows_of(role)) for role in roles)

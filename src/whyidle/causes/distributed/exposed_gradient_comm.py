@@ -9,7 +9,7 @@ from whyidle.analysis.ranks.exposed_communication import Exposure
 from whyidle.analysis.ranks.gradient_exchanges import copy_shares, needed_share, optimizer_updates
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.steps.forecast import predict_removal
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, WORTH, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import DistributedFacts
 
@@ -18,8 +18,6 @@ FROM_FEWER_BYTES = 0.6
 FROM_FEWER_EXCHANGES = 0.9
 """the same for half of the exchanges, where exchanges are the bottleneck: their latency goes too,
 but fewer backward passes remain to overlap with"""
-WORTH = 0.03
-"""share of the step that fewer exchanges must gain before their side gains are added"""
 LITTLE_HIDDEN = 0.05
 """overlap below which none is intended: DDP hides most of its buckets, this is chance"""
 

@@ -12,13 +12,11 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.buckets import Bucket
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import HARMLESS, Proof, cause
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
-LEAST_GAIN = 0.005
-"""share of the step below which a fallback is not reported"""
 REMOVED = (0.5, 0.97, 1.0)
 """share of the CPU work that is saved (low, expected, high), as the operator's time on the GPU is
 unknown. A CPU core reads about 10 GB/s, even a small GPU (T4) 320 GB/s"""
@@ -87,7 +85,7 @@ def cpu_fallback_op(facts: Facts) -> Proof | None:
         for ratio in REMOVED
     ]
     gains = [max(0.0, 1.0 - run / replay.base_ns) for run in runs]
-    if gains[2] < LEAST_GAIN:
+    if gains[2] < HARMLESS:
         return None
     windows = union_of(host.start[first], host.end[last])
     shares = [facts.share_of(facts.time_of(bucket) & windows) for bucket in BUCKETS]

@@ -11,16 +11,12 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host import _debug_modes
 from whyidle.causes.host._modes import SWITCHED
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import BLOCKING, MOSTLY, Proof, cause
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostEvents
 
-BLOCKING = 0.9
-"""least share of kernels that end before their launch call returns; normal is 0 to 1 %"""
 LEAST_KERNELS = 20
-CHECKED = 0.5
-"""least share of backward nodes with a search for NaN in anomaly mode"""
 
 
 @cause(
@@ -122,7 +118,7 @@ def _nan_checks(facts: Facts) -> tuple[I64, I64]:
     checks = _rows_within(host, nodes, facts.rows_of(Role.NAN_CHECK))
     waits = _rows_within(host, nodes, facts.waits.rows)
     searched = np.unique(np.searchsorted(host.start[nodes], host.start[checks], side="right"))
-    if not len(checks) or len(searched) < CHECKED * len(nodes):
+    if not len(checks) or len(searched) < MOSTLY * len(nodes):
         return checks[:0], waits[:0]
     return checks, waits
 

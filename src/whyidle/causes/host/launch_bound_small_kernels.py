@@ -11,21 +11,16 @@ from whyidle.analysis.input.batch_size import bound_larger_batch, predict_larger
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.analysis.steps.step_replay import combine_changes
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import BLOCKING, LEAST_SHARE, MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 
-BLOCKING = 0.9
-"""share of launches that wait for their kernel above which waiting is the cause, not launching"""
 MOST_REMOVED = 0.5
 """low estimate: half of the time between launches stays, since a compiler cannot remove code that
 depends on data, and every graph break leaves Python behind"""
 SLOW_LAUNCH = 2.0
 """low estimate: a launch takes twice as long as recorded"""
-IN_GRAPHS = 0.5
-"""share of the kernel time launched with CUDA graphs from which kernels are not launched one by
-one"""
 LARGER = 4.0
 """batch factor of the additional prediction for a larger batch"""
 
@@ -78,7 +73,7 @@ def launch_bound_small_kernels(facts: Facts) -> Proof | None:
     launching = facts.kernel_launching
     if not len(launching.calls) or launching.is_sampled or launching.blocking_share >= BLOCKING:
         return None
-    if facts.graph_share > IN_GRAPHS:
+    if facts.graph_share > MOSTLY:
         return None
     dispatch = launching.dispatch_time - facts.optimizer_loop - facts.cpu_work[1]
     exposed = launching.exposed_share(dispatch)

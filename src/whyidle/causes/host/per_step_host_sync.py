@@ -12,15 +12,11 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_steps
-from whyidle.model.cause import MOST_PLACES, Proof, cause
+from whyidle.model.cause import HARMLESS, MOST_LOCATED, MOST_PLACES, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
-LEAST_GAIN = 0.005
-"""share of the step below which waits are harmless: the host gets ahead again at once"""
-MOST_LOCATED = 400
-"""number of waits whose places are looked up"""
 CAREFUL = 0.8
 """low estimate: a fifth of the gain is lost, since the value is still read later"""
 
@@ -79,7 +75,7 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
     if not len(rows) or (facts.kind is not None and facts.kind.serves):
         return None
     gains = _sync_gains(facts, rows)
-    if gains[2] < LEAST_GAIN:
+    if gains[2] < HARMLESS:
         return None
     host = facts.timeline.host
     lost = facts.bucket_share("sync_refill")

@@ -9,6 +9,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.batch_freeing import freeing_share
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.lines.source_lines import called_at, package_of
+from whyidle.analysis.partition.queue_refills import PAUSE_NS
 from whyidle.analysis.ranks.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.host._cpu_jobs import REMOVED
@@ -17,9 +18,6 @@ from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
-
-PAUSE_NS = 200_000
-"""shortest pause, as in ``python-overhead-in-step``: far longer than dispatch between operators"""
 
 
 @cause(

@@ -12,12 +12,9 @@ from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.lines.source_lines import at_place
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._cpu_jobs import REMOVED, python_overhead
-from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, MOST_LOCATED, MOST_PLACES, Proof, cause
 from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
-
-MOST_LOCATED = 400
-"""number of pauses, the longest ones, whose places are looked up"""
 
 
 @cause(

@@ -12,13 +12,11 @@ from whyidle.analysis.steps.forecast import from_gains
 from whyidle.analysis.steps.step_replay import combine_changes
 from whyidle.causes.host._cpu_jobs import optimizer_loop
 from whyidle.model.buckets import Bucket
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
-LEAST_GAIN = 0.01
-"""share of the step below which a fused update is not reported"""
 REMAINING = {"loop": (0.5, 0.2, 0.05), "foreach": (0.9, 0.6, 0.25)}
 """share of the host's time in the optimizer that stays (low, expected, high gain): a loop's
 launches shrink by the number of parameters; foreach already groups them, and grouping stays"""
@@ -84,7 +82,7 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
     exposed = facts.kernel_launching.exposed_share(facts.kernel_launching.optimizer)
     device = float(facts.durations_s(work.kernels).sum()) / max(facts.scope_s, 1e-9)
     gains = _fusion_gains(facts, work)
-    if gains[2] < LEAST_GAIN:
+    if gains[2] < LEAST_SHARE:
         return None
     lost = max(exposed, gains[1])
     unit = "parameter" if work.implementation == "loop" else "operator"

@@ -11,14 +11,13 @@ from whyidle.analysis.input.batch_waits import BatchWaits
 from whyidle.analysis.input.sample_work import SampleWork
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.steps.forecast import from_gains, predict_removal
+from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.number_text import format_part
 from whyidle.model.roles import Role
 
 LEAST = 0.3
 """share of the loading at a line from which a headline names it"""
-OWN = 0.5
-"""share of the loading in the user's code from which that code decides what is to be done"""
 LEFT = (0.2, 0.05, 0.0)
 """part of work in Python loops, or of one row or text at a time, that remains if it is done for
 whole arrays or once before training: careful, expected, hopeful. An interpreted operation takes
@@ -98,7 +97,7 @@ def line_evidence(facts: Facts, work: SampleWork | None) -> tuple[Evidence, ...]
 def describe_samples(work: SampleWork | None, share: float) -> dict[str, Any]:
     """Return the fields of ``InputFacts`` about the user's code, where it holds up this ``share``
     of the step."""
-    if work is None or work.own < OWN:
+    if work is None or work.own < MOSTLY:
         return {}
     return {
         "kind": work.kind or "",
@@ -122,7 +121,7 @@ def _predict_rewrite(work: SampleWork, share: float) -> Predicted:
 
 def predict_without_work(work: SampleWork | None, share: float) -> Predicted | None:
     """The gain where the user's code costs nothing; at most the whole loading vanishes."""
-    if work is None or work.own < OWN:
+    if work is None or work.own < MOSTLY:
         return None
     low, expected = (1.0 - LEFT[0]) * work.costliest * share, _replaced_part(work) * share
     return predict_removal(low, share, "the loading without the job's own code", expected)
@@ -145,7 +144,7 @@ def describe_worker_samples(facts: Facts, work: SampleWork | None) -> dict[str, 
 def predict_without_worker_code(facts: Facts, work: SampleWork | None) -> Predicted | None:
     """The gain where the user's code in workers costs next to nothing: careful only its costliest
     function, which leaves the training thread's wait for a core; hopeful nobody waits."""
-    if work is None or work.own < OWN:
+    if work is None or work.own < MOSTLY:
         return None
     workers, waits, gains = facts.workers, facts.workers.waiting_share, []
     for part, left in zip((work.costliest, work.own), LEFT, strict=False):

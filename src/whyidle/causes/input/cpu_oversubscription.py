@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host.core_capacity import idle_cores, training_cores, usable_cores
+from whyidle.analysis.host.core_capacity import FULL, idle_cores, training_cores, usable_cores
 from whyidle.analysis.host.core_limits import find_core_limit
 from whyidle.analysis.host.cpu_affinity import kept_waiting
 from whyidle.analysis.input.loader_workers import LoaderWorkers
@@ -21,8 +21,6 @@ from whyidle.model.process_facts import Neighbours
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.timeline import HostKind
 
-FULL = 0.85
-"""use of the job's cores from which threads compete"""
 WAITED = 0.10
 """share of its time in which the training thread waits for a core, below which cores are not
 crowded"""

@@ -12,7 +12,7 @@ from whyidle.analysis.input.sample_work import work_of_workers
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.input._sample_evidence import line_evidence
 from whyidle.causes.input._worker_evidence import SOURCE, wait_evidence, workers_of
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.number_text import format_bytes, format_duration
 from whyidle.model.proof_facts import InputFacts
@@ -24,9 +24,6 @@ FETCHED = (1.0, 1.0, 0.0)
 tensor's memory from the worker in a few messages (PyTorch's ``file_descriptor`` strategy), which a
 thread there answers when it gets the interpreter lock; this costs the same for few tensors as for
 many objects"""
-
-HALF = 0.5
-"""least share of a batch's bytes as float64 for their type to be named"""
 
 
 @cause(
@@ -179,7 +176,7 @@ def _prove_packing(facts: Facts, workers: LoaderWorkers) -> Proof:
         where=own.places[:3] if own else workers.places_of("making"),
         facts=InputFacts(
             was=workers.count,
-            double=double >= HALF,
+            double=double >= MOSTLY,
             in_memory=workers.reads_nothing,
             line=own.describe_line() if own else "",
             removed=_predict_lookup(facts, workers, waits),

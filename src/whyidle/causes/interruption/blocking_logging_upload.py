@@ -14,7 +14,7 @@ from whyidle.analysis.partition.pauses import Pauses, find_pauses
 from whyidle.analysis.sampling.share_error import share_bounds, share_evidence
 from whyidle.analysis.steps.after_effects import predict_absence
 from whyidle.analysis.steps.forecast import predict_interruptions, predict_removal
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, LEFT_AT_WORST, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
@@ -24,8 +24,6 @@ LEAST_BLOCKED = 0.03
 EVERY_FIFTIETH = 0.02
 """share that remains when every fiftieth step is reported instead of each, as in Lightning by
 default (``Trainer(log_every_n_steps=50)``)"""
-LEFT_AT_WORST = 0.5
-"""share that remains at least: a background thread still competes for the interpreter"""
 
 
 @cause(

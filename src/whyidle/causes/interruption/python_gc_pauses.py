@@ -11,14 +11,10 @@ from whyidle.analysis.partition.pauses import Pauses, find_pauses, pauses_of
 from whyidle.analysis.steps.after_effects import after_effect
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.host._debug_modes import debugging_time
-from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, LEFT_AT_WORST, MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
-
-LEFT_AT_WORST = 0.5
-"""share that remains at least without known generations: objects that survive a freeze are still
-examined"""
 
 EACH = 0.9
 """share of the steps from which a collection counts as happening in each step"""

@@ -13,15 +13,12 @@ from whyidle.analysis.intervals import union_of
 from whyidle.analysis.partition.pauses import Pauses, find_pauses
 from whyidle.analysis.steps.after_effects import predict_absence
 from whyidle.analysis.steps.forecast import predict_interruptions, predict_removal, predict_risk
-from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.cause import LEAST_SHARE, LEFT_AT_WORST, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import SAVES, InterruptionFacts
 from whyidle.model.roles import Role
 
-LEFT_AT_WORST = 0.5
-"""share of an asynchronous save that remains at least: copying, starting and joining; published
-stalls fall to between a twentieth and a quarter"""
 COPY_S_PER_BYTE = (1 / 0.2e9, 1 / 1e9, 1 / 8e9)
 """copying the state within host memory (careful, expected, hopeful): into memory new to the process
 the rate was 0.2 to 0.7 GB/s on a virtual machine"""

@@ -9,14 +9,12 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import HARMLESS, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.process_facts import AllocatorFacts
 from whyidle.model.proof_facts import MemoryFacts
 from whyidle.model.roles import Role
 
-LEAST_GAIN = 0.005
-"""share of the step below which the allocator is not reported"""
 PER_STEP = 0.5
 """least device allocations per steady step; a warm cache needs none"""
 RETRIED = 0.1
@@ -73,7 +71,7 @@ def allocator_thrash(facts: Facts) -> Proof | None:
     spent = union_of(host.start[calls], host.end[calls])
     rows = np.union1d(calls, facts.waits.allocator_waits)
     gains = _allocator_gains(facts, rows)
-    if gains[2] < LEAST_GAIN:
+    if gains[2] < HARMLESS:
         return None
     lost = max(facts.share_of(facts.time_of("allocator") & spent), gains[0])
     releases, run = _find_cache_releases(facts)
@@ -143,7 +141,7 @@ def _prove_from_facts(facts: Facts) -> Proof | None:
     steps, retries = (inside[-1] - inside[0])[1:]
     per_step = float(retries / steps)
     high = float(min(1.0 - busy, facts.bucket_share("unknown"))) * min(1.0, per_step)
-    if per_step < RETRIED or high < LEAST_GAIN:
+    if per_step < RETRIED or high < HARMLESS:
         return None
     source = "torch.cuda.memory_stats"
     return Proof(

@@ -6,12 +6,9 @@ from whyidle.analysis.device.copies import CALL_S, Copies, copy_place, find_copi
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.forecast import predict_removal
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import HARMLESS, Proof, cause
 from whyidle.model.number_text import format_digits
 from whyidle.model.proof_facts import TransferFacts
-
-LEAST_SHARE = 0.005
-"""least share of the step that counts"""
 
 
 @cause(
@@ -54,7 +51,7 @@ def pageable_h2d_copy(facts: Facts) -> Proof | None:
     (27.9 % of issues; 1.15 x and 1.03 x measured).
     """
     copies = find_copies(facts, "pageable")
-    if not len(copies) or copies.total_share < LEAST_SHARE:
+    if not len(copies) or copies.total_share < HARMLESS:
         return None
     likely, careful, source = pinned_gbs(facts, copies.overall_rate)
     calls = max(0.0, copies.calls - len(copies) * CALL_S / facts.scope_s)

@@ -28,9 +28,8 @@ from whyidle.fix.isolation import (
 )
 from whyidle.fix.isolation.backend import GUEST, IsolationRequest, UnavailableError, try_start
 from whyidle.fix.isolation.mounts import KERNEL, LEFT, SERVICES, Mount, is_inside
+from whyidle.fix.isolation.overlay_folders import MOST_LOOKED_AT
 
-MOST_LOOKED_AT = 20_000
-"""entries examined per mount, from the top down, since a mount may hold a data set"""
 LONGEST_S = 0.5  # time limit per mount
 FAR = re.compile(
     r"nfs|cifs|smb|lustre|ceph|9p|afs|gpfs|beegfs|gluster|squashfs|fuse\.(?!fuse-over)"

@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from whyidle.fix.isolation.overlay_folders import MOST_LOOKED_AT
 from whyidle.fix.patching.source_patch import SourcePatch
 
 SMALL = 2_000  # most entries, at any depth, of a folder that becomes a real folder
-MOST_LOOKED_AT = 20_000  # entries examined in total; further folders become links
 CACHE = "__pycache__"
 
 

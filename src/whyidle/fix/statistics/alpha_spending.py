@@ -18,6 +18,8 @@ early stop requires stronger evidence (Haybittle-Peto)"""
 _CLOSE = 1e-9
 
 
+CHANCE = 0.005
+"""one-sided: scatter alone counts as a leak or a slow run once in two hundred"""
 ALONE = 0.025  # one-sided alpha of a single test: an interval of 95 %
 TOLD = 0.015
 """one-sided alpha of reported gains: because trials stop early, an interval of 97 % contains the

@@ -17,10 +17,9 @@ import psutil
 
 from whyidle.fix.arms.arm import ArmResult
 from whyidle.fix.arms.process_report import ProcessReport
-from whyidle.fix.statistics.alpha_spending import student_quantile
+from whyidle.fix.statistics.alpha_spending import CHANCE, student_quantile
 from whyidle.fix.statistics.speedup import warmup_mark
 
-CHANCE = 0.005  # probability that scatter counts as a leak
 LASTING = 0.5  # least slope in the second half of an arm, relative to the first, for a leak
 FEWEST = 8  # samples needed for a slope
 DAY_S = 86_400.0  # assumed duration of a job of unknown length

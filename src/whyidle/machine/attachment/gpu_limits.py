@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from whyidle.diagnosis.low_evidence import DOUBTFUL
 from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Attribution, Diagnosis, Finding, Predicted
 from whyidle.model.live.telemetry import Telemetry
@@ -17,7 +18,6 @@ from whyidle.model.live.telemetry import Telemetry
 BUSY: Final = 0.85
 """a GPU that is busy for a larger share of the time waits too little to be called starved, by the
 threshold of 15 % for that verdict"""
-DOUBTFUL: Final = 0.5  # highest confidence of a finding whose device was not seen
 
 
 def mean_busy(telemetry: Telemetry | None, pids: Collection[int]) -> float | None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from html import escape
 
+WIDTH = 1040
+"""of pictures that are as wide as the page"""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """characters that HTML does not allow"""
 _EMPTY = frozenset({"br", "hr", "img", "input", "meta", "link"})

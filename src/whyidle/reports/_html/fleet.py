@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from whyidle.model.documents.fleet import FLEET_STATES, Account, FleetReport, FleetState, HeatRow
-from whyidle.reports._html.element import Markup, tag
+from whyidle.reports._html.element import WIDTH, Markup, tag
 from whyidle.reports._html.ranks import LEVELS
 from whyidle.reports._number_format import format_percent
 
@@ -16,7 +16,6 @@ FILLS: Final[dict[FleetState, str]] = {
     "unknown": "unknown",
 }  # fmt: skip
 """state -> the bucket whose colour it has: these are distinguishable with every dichromacy"""
-WIDTH: Final = 1040
 _NAMES: Final = 170
 
 
