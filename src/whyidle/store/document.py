@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
 
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.store.decode_errors import describe_error
 from whyidle.store.schema_versions import upgrade_document
 
 
@@ -32,3 +32,12 @@ def read_diagnosis(path: Path) -> Diagnosis:
             why=f"{describe_error(error)}.",
             hint="Explain the trace again.",
         ) from error
+
+
+_MISSING = re.compile(r"Object missing required field (`[^`]*`)")
+
+
+def describe_error(error: Exception) -> str:
+    """Describe a decoder's error in a sentence without full stop."""
+    text = _MISSING.sub(r"The required field \1 is missing", str(error))
+    return text.replace("Object", "It").replace("$.", "").replace(" - at `$`", "")

@@ -17,7 +17,7 @@ from whyidle.model.knobs import KNOBS, Knob, Setting, setting_problem
 from whyidle.model.number_text import has_only_low_end
 from whyidle.model.plan import SCHEMA, FixPlan, PlannedFix, Speedup
 from whyidle.model.redaction import redact_command
-from whyidle.store.decode_errors import describe_error
+from whyidle.store.document import describe_error
 from whyidle.store.schema_versions import rename_old_keys
 
 if sys.version_info >= (3, 11):

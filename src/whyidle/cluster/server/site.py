@@ -21,7 +21,7 @@ from whyidle.machine.alerts.alert_watch import MUTES
 from whyidle.machine.alerts.rule_file import AlertSettings
 from whyidle.model.documents.fleet import FleetReport
 from whyidle.model.documents.watch_document import WatchedMachine
-from whyidle.store.decode_errors import describe_error
+from whyidle.store.document import describe_error
 from whyidle.store.entry import Entry, Visibility, entry_of
 from whyidle.store.run_store import Store
 
