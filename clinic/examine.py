@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from clinic import delay, launch, runs, truth
+from clinic import launch, runs, truth
 from clinic.card import Case, Mode, Options
 from clinic.outcome import Evidence, Gain, Named, Outcome, Results, oracle_key, product, timed
 from clinic.times import JobError
@@ -187,7 +187,6 @@ def _told(outcome: Outcome, case: Case, seen: runs.Watched, recording: Path) -> 
         watched_rate=times.rate(case.measure) if times else None,
         overhead_ratio=found.coverage.overhead_ratio,
         truth=truth.shares(seen.truths, times) if times else None,
-        delay=delay.measure(case, times, recording) if case.onset and times else None,
     )
 
 

@@ -75,13 +75,6 @@ class Gain(msgspec.Struct, frozen=True):
         return [cured / sick for sick, cured in self.pairs]
 
 
-class Delay(msgspec.Struct, frozen=True, kw_only=True):
-    """How long after its onset a cause came first; None where it never did."""
-
-    steps: int | None
-    seconds: float | None
-
-
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Of one case. ``error`` says why there is nothing else."""
 
@@ -103,7 +96,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     gains: dict[str, Gain] = {}
     watched_rate: float | None = None
     overhead_ratio: float | None = None
-    delay: Delay | None = None
     truth: dict[str, float] | None = None
     seconds: float = 0.0
     """of watching it"""

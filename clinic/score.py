@@ -72,10 +72,6 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     attribution: Attribution | None
     advised: int
     harmed: int
-    delay_s: float | None
-    delay_steps: float | None
-    undetected: int
-    varying: int
     overhead: float | None
     overhead_ratio: float | None
     errors: int
@@ -88,12 +84,9 @@ def score(pairs: Iterable[Pair]) -> Score:
     every = list(pairs)
     done = [(case, outcome) for case, outcome in every if not outcome.error]
     told = [one for case, outcome in done for one in forecasts(case, outcome)]
-    delays = [o.delay for c, o in done if c.kind == "varying" and o.delay]
     slower = [o.alone_rate / o.watched_rate - 1 for _, o in done if o.alone_rate and o.watched_rate]
     ratios = [o.overhead_ratio for _, o in done if o.overhead_ratio is not None]
     advised = [one for case, outcome in done if (one := harmed(case, outcome)) is not None]
-    seen = [delay.seconds for delay in delays if delay.seconds is not None]
-    steps = [delay.steps for delay in delays if delay.steps is not None]
     return Score(
         counts=dict(Counter(kind_of(case, outcome) for case, outcome in done)),
         levels=dict(Counter(grade(outcome) for _, outcome in done if "cured" in outcome.gains)),
@@ -103,10 +96,6 @@ def score(pairs: Iterable[Pair]) -> Score:
         attribution=attribution([outcome for _, outcome in done]),
         advised=len(advised),
         harmed=sum(advised),
-        delay_s=_or_none(median, seen),
-        delay_steps=_or_none(median, steps),
-        undetected=len(delays) - len(seen),
-        varying=len(delays),
         overhead=_or_none(median, slower),
         overhead_ratio=_or_none(median, ratios),
         errors=len(every) - len(done),

@@ -1,4 +1,4 @@
-"""What watching costs, how soon it tells, and how long all of it took."""
+"""What watching costs, and how long all of it took."""
 
 from __future__ import annotations
 
@@ -12,16 +12,6 @@ from clinic.wording import fine, percent, signed
 
 MOST_S = 7200.0
 """that the whole suite may take on two cores"""
-
-
-def delay(found: Score) -> Iterator[str]:
-    """How soon jobs that fall ill were told of."""
-    if found.varying:
-        seen = found.varying - found.undetected
-        yield from ("## Delay", "", f"Of {found.varying} jobs that fall ill {seen} were told of.")
-        if seen:
-            yield f"Median: {found.delay_s:.0f} s, {found.delay_steps:.0f} steps after the onset."
-        yield ""
 
 
 def _held(seconds: float, missing: int) -> str:

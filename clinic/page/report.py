@@ -9,7 +9,7 @@ from types import MappingProxyType
 from clinic.account import accounted, validity
 from clinic.card import Mode
 from clinic.outcome import Outcome, machine, timed
-from clinic.page.cost import cost, delay
+from clinic.page.cost import cost
 from clinic.page.listing import listed
 from clinic.page.tables import families, frameworks, predictions, rivals
 from clinic.page.targets import targets
@@ -47,7 +47,6 @@ def page(
         *predictions(found, counted),
         *(accounted(found.attribution) if found.attribution else ()),
         *(validity(emulated, real) if emulated else ()),
-        *delay(found),
         *cost(found, counted, sittings(outcome for _, outcome in pairs), missing),
         *([f"![What was planted, and what was named first]({picture})", ""] if picture else []),
         *listed(pairs),

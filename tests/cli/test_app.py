@@ -330,17 +330,6 @@ zpty -d z
     assert [line.split()[-1] for line in lines] == [meant for _, meant in COMPLETES]
 
 
-def test_examples_of_the_help_fit_a_narrow_terminal():
-    long = "    whyidle watch --once --fail-on-state idle-held    exit with status 3 if unused"
-    assert list(_app._arrange_example(long, 60)) == [
-        "  whyidle watch --once --fail-on-state idle-held",
-        " " * 30 + "exit with status 3 if unused",
-    ]
-    assert list(_app._arrange_example("    whyidle runs        list the runs", 60)) == [
-        "  whyidle runs                list the runs"
-    ]
-
-
 def test_the_help_of_all_commands_is_text(capsys: pytest.CaptureFixture[str], monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     verbs = _app.verbs_of(_app.parser())

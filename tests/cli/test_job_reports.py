@@ -149,13 +149,3 @@ def test_at_most_three_are_told_in_full(begun):
     ]
     jobs = [msgspec.structs.replace(one, verdict=verdict) for verdict in places]
     assert _job_reports.choose_detailed_jobs(jobs) == [0, 1, 2]
-
-
-def test_standard_output_gets_one_document():
-    args = argparse.Namespace(
-        json="-", html="a.html", markdown=None, open=True, export=[("nap", "-"), ("nap", "n.txt")]
-    )
-    second = _job_reports._numbered_options(args, 2)
-    assert (second.json, second.html, second.open) == (None, "a-2.html", False)
-    assert second.export == [("nap", "n-2.txt")]
-    assert _job_reports._numbered_options(args, 1) is args

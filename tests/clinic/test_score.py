@@ -6,7 +6,7 @@ import pytest
 from clinic.account import attribution, attribution_error
 from clinic.card import Budget, Case, Fault
 from clinic.judge import binding, forecasts, harmed, judge, kind_of
-from clinic.outcome import Delay, Evidence, Gain, Named, Outcome
+from clinic.outcome import Evidence, Gain, Named, Outcome
 from clinic.page.picture import matrix
 from clinic.page.report import page
 from clinic.rivals import (
@@ -237,16 +237,12 @@ def test_quantiles_are_as_everybodys():
     assert quantile([5.0], 0.9) == 5.0
 
 
-def test_cost_and_delay():
+def test_cost():
     pairs = [(case("sync-checkpoint"), outcome(watched_rate=60.0, overhead_ratio=0.002))]
     found = score(pairs)  # alone: the median of 100 and 50
     assert found.overhead == pytest.approx(0.25)
     assert found.overhead_ratio == 0.002
     assert found.noise == pytest.approx(1.0)  # the sick job alone: 100 and 50
-    ill = case("sync-checkpoint", kind="varying")
-    seen, missed = Delay(steps=30, seconds=2.5), Delay(steps=None, seconds=None)
-    found = score([(ill, outcome(delay=seen)), (ill, outcome(delay=missed))])
-    assert (found.delay_s, found.delay_steps, found.undetected, found.varying) == (2.5, 30, 1, 2)
 
 
 def test_attribution_is_held_against_the_device():

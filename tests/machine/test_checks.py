@@ -132,19 +132,6 @@ class FakeNvml:
         raise self.NVMLError("Not Supported")
 
 
-def test_nvml_tells_devices():
-    nvml = FakeNvml()
-    checks = gpu_checks._by_nvml(nvml)
-    assert named(checks, "GPU").found == "NVIDIA H100, 80 GiB"
-    assert nvml.shut
-
-
-def test_nvml_that_does_not_start_is_a_gap_with_its_reason():
-    (check,) = gpu_checks._by_nvml(FakeNvml(broken=True))
-    assert check.state == "gap"
-    assert "Driver Not Loaded" in check.found
-
-
 @pytest.mark.parametrize(
     ("files", "environ", "kind"),
     [

@@ -49,15 +49,6 @@ def test_steps_are_recorded_and_nothing_stays(own, tmp_path, monkeypatch):
     assert threading.active_count() == threads
 
 
-def test_the_recording_ends_whatever_else_fails(own):
-    own.start("ProfilerStep#1")
-    own._range = None
-    own._close_span = lambda: 1 / 0
-    with pytest.raises(ZeroDivisionError):
-        own.stop()
-    assert not torch.autograd._profiler_enabled()
-
-
 @pytest.mark.parametrize("name", profiler.TRACERS)
 def test_whoever_traces_already_is_left_alone(own, monkeypatch, name):
     monkeypatch.setenv(name, "1")

@@ -1,6 +1,5 @@
 """Spans that are kept the short way are written like the others."""
 
-import errno
 import json
 from pathlib import Path
 
@@ -139,25 +138,6 @@ def test_a_recording_ends_before_it_fills_the_disk(recorder, monkeypatch, most, 
     assert why in facts.get("enough", "")
     assert all(why in note for note in noted)
     assert len(noted) == bool(why)
-
-
-def test_a_disk_without_room_for_the_last_word_raises_nothing(recorder, monkeypatch):
-    monkeypatch.setattr(fault_containment, "seen", set())
-    monkeypatch.setattr(recording, "MOST_BYTES", 100)
-    recorder.facts, whole = {"pid": 1}, recorder._replace_document
-
-    def full(suffix, document):
-        if "enough" in document:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        whole(suffix, document)
-
-    monkeypatch.setattr(recorder, "_replace_document", full)
-    for _ in range(20):
-        recorder.add((5, 6, 8, recorder.name_number("a"), OP))
-    recorder.flush_records()
-    assert recorder.broken
-    (noted,) = Path(recorder.folder).glob("*.faults")
-    assert noted.read_text().startswith("recording quota reached: QuotaReachedError: ")
 
 
 def test_stacks_that_are_ever_new_have_an_end(recorder, monkeypatch):

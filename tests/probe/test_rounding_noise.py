@@ -1,7 +1,5 @@
 """A job whose results are off by what another order of its sums brings."""
 
-from types import SimpleNamespace
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,7 +7,6 @@ torch = pytest.importorskip("torch")
 import small_jobs as jobs  # noqa: E402
 
 from whyidle.probe.core import fault_containment  # noqa: E402
-from whyidle.probe.frameworks.torch import rounding_noise  # noqa: E402
 from whyidle.probe.frameworks.torch.rounding_noise import RoundingNoise  # noqa: E402
 
 
@@ -73,38 +70,6 @@ def test_nothing_is_kept_for_the_backward_pass_and_the_layout_stays(swayed):
     assert 0 < (found / given - 1).abs().max() <= 64 * 2**-23 * 1.1
     found.sum().backward()
     assert given.grad.unique().tolist() == [1.0]
-
-
-@pytest.mark.parametrize(
-    ("module", "capability", "most"),
-    [
-        (torch.nn.Conv2d(1, 1, 1), (8, 0), 2**-11),
-        (torch.nn.Conv2d(1, 1, 1), (7, 5), 64 * 2**-23),
-        (torch.nn.Linear(1, 1), (9, 0), 64 * 2**-23),  # of these PyTorch does not by itself
-        (torch.nn.ReLU(), (9, 0), 64 * 2**-23),
-    ],
-)
-def test_factors_of_tf32_are_off_by_what_it_cuts(monkeypatch, module, capability, most):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
-    there = SimpleNamespace(is_cuda=True, dtype=torch.float32, device="cuda:0")
-    assert rounding_noise._largest_error(there, module) == most
-    half = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16, device="cuda:0")
-    assert rounding_noise._largest_error(half, module) == 2**-7
-
-
-def test_what_a_job_allows_counts_whichever_switch_it_turned(monkeypatch):
-    class Mixed:
-        fp32_precision = "tf32"
-
-        @property
-        def allow_tf32(self):
-            raise RuntimeError("a mix of the legacy and new APIs")
-
-    assert rounding_noise._is_tf32_allowed(Mixed(), Mixed)
-    assert not rounding_noise._is_tf32_allowed(
-        Mixed(), lambda: SimpleNamespace(fp32_precision="ieee")
-    )
-    assert not rounding_noise._is_tf32_allowed(SimpleNamespace(allow_tf32=False), Mixed)
 
 
 @pytest.mark.parametrize("fused", [False, True])

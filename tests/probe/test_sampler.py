@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 import zlib
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -220,30 +219,6 @@ def test_a_thread_that_never_sleeps_is_not_asked(sampler, recorder):
     data = bytes(1 << 20)
     told = looks_at(sampler, recorder, lambda: zlib.compress(data))
     assert sum(awake for _, awake in told) < len(told) / 2
-
-
-def test_looks_do_not_fall_into_step_with_a_loop_of_their_period(sampler):
-    """Wherever the last look came to an end, all parts of a step are seen alike."""
-    period = 20_000_000
-    moment, seen = 0, []
-    for _ in range(4000):
-        due = sampler._next_sample_time(moment, period)
-        assert due > moment
-        seen.append(due % period)
-        moment = due + (period - due % period) // 4  # the lock is free at the step's end, sooner
-    parts = [sum(part * period // 4 <= at < (part + 1) * period // 4 for at in seen)
-             for part in range(4)]  # fmt: skip
-    assert all(abs(part - 1000) < 120 for part in parts)
-
-
-def test_looks_keep_half_a_period_apart_where_none_is_late(sampler):
-    moments = [sampler._next_sample_time(0, 1000)]
-    for _ in range(1000):
-        moments.append(sampler._next_sample_time(moments[-1], 1000))
-    apart = [b - a for a, b in pairwise(moments)]
-    assert min(apart) >= 500
-    assert max(apart) < 1500
-    assert 950 < sum(apart) / len(apart) < 1050
 
 
 WAITING = """

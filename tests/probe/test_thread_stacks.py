@@ -102,25 +102,6 @@ def test_no_more_than_so_many_are_asked_for():
     assert len(deep(2 * thread_stacks.DEEPEST)) == thread_stacks.DEEPEST
 
 
-@pytest.mark.parametrize("on", [True, False])
-@pytest.mark.parametrize("guarded", [True, False])
-def test_the_collector_is_left_as_it_was(monkeypatch, on, guarded):
-    if guarded and thread_stacks._call is None:
-        pytest.skip("operator.call came with Python 3.11")
-    monkeypatch.setattr(thread_stacks, "MADE_WHEN_ASKED", guarded)
-    before, during = gc.isenabled(), []
-    try:
-        (gc.enable if on else gc.disable)()
-        assert thread_stacks.run_without_gc(lambda: during.append(gc.isenabled()) or 7) == 7
-        assert during == [on and not guarded]
-        assert gc.isenabled() == on
-        with pytest.raises(ZeroDivisionError):
-            thread_stacks.run_without_gc(lambda: 1 / 0)
-        assert gc.isenabled() == on
-    finally:
-        (gc.enable if before else gc.disable)()
-
-
 @pytest.mark.skipif(
     not thread_stacks.MADE_WHEN_ASKED, reason="frames have objects, or are made safely"
 )

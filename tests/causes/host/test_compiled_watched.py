@@ -4,7 +4,6 @@ import pytest
 
 from cured_twins import covers, judge, twin_speedup
 from whyidle.analysis.facts import Facts
-from whyidle.causes.interruption import compile_autotune_warmup
 from whyidle.model.cause import Proof
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob
@@ -118,18 +117,6 @@ def test_a_long_first_compilation_is_warm_up_with_its_place():
     assert proof
     assert proof.where[0].line == 7
     assert judge("recompilation-storm", job) is None
-
-
-@pytest.mark.parametrize("inductor", [True, False])
-def test_only_a_compiler_that_generates_code_has_a_cache_of_it(inductor):
-    """``aot_eager`` traces and runs the operators themselves."""
-    job = train({}, steps=9)
-    with job.call(FIRST):
-        inner = "/x/torch/_inductor/compile_fx.py(9): compile_fx_inner;" if inductor else ""
-        job.work(f"{inner}/x/torch/_dynamo/convert_frame.py(1): _compile;{FORWARD}", ms(2000))
-    job.step(LOOP, ms(5))
-    known = Facts(job.timeline())
-    assert compile_autotune_warmup._generates_code(known) == inductor
 
 
 def breaks(job: RecordedJob, file: str = MODEL, line: int = 12) -> None:

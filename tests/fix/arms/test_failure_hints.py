@@ -4,11 +4,8 @@ import subprocess
 
 import pytest
 
-from whyidle.fix.arms import arm, error_line
-from whyidle.fix.arms.arm import ArmRequest
+from whyidle.fix.arms import error_line
 from whyidle.fix.arms.failure_hints import ANYWAY, explain_failure, hint_category
-from whyidle.fix.executor import TrialTerms
-from whyidle.fix.executors import local
 from whyidle.fix.isolation import IsolationReport, Leak, isolate
 
 KEPT = IsolationReport("namespaces", False, ())
@@ -86,13 +83,3 @@ def test_what_landlock_refuses_is_not_said_to_be_thrown_away(tmp_path, monkeypat
         )
     assert "refused in a trial, not discarded" in found.why
     assert "beforehand" in found.hint
-
-
-def test_an_arm_tells_what_stood_around_it(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    engine = local.start(TrialTerms(["false"], yes=True))
-    (tmp_path / "arm").mkdir()
-    found = engine.run_arm(ArmRequest(), tmp_path / "arm").isolation
-    assert found.level == engine._kept_in.level
-    assert not found.network
-    assert arm.ArmResult("crashed", 1, 1.0, tmp_path, "").isolation is None

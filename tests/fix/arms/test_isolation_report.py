@@ -154,14 +154,3 @@ def test_what_ends_it_ends_the_arm_first(tmp_path: Path, number: signal.Signals)
         child.send_signal(number)
         assert child.wait(60) == 128 + number
     assert not (folder / "arm-1" / "scratch").exists()
-
-
-def test_what_is_ignored_stays_ignored(monkeypatch: pytest.MonkeyPatch):
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with _kept_in._end_arm_on_signal():
-            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGHUP, before)

@@ -587,17 +587,6 @@ def test_a_look_goes_on_until_there_are_enough_steps_however_long_one_takes(tmp_
     assert job.arm_s == pytest.approx(50.0 - 44.0 + 48.0)
 
 
-@pytest.mark.parametrize("compiled_s", [0.0, 40.0])
-def test_an_arm_is_as_long_as_its_steps_and_what_comes_before_them(tmp_path, compiled_s):
-    """A job that compiles in its second step needs that time in every arm."""
-    job = TrialSession(["train"], tmp_path, None, 900.0, {"none"}, Voice())
-    marks = [round(1e9 * (step * 0.5 + compiled_s * (step > 0))) for step in range(40)]
-    told = ProcessReport("stopped", 0, marks, [])
-    ran = ArmResult("stopped", 0, 25.0 + compiled_s, tmp_path, "", told)
-    trial_session._settle_arm_length(job, ran)
-    assert job.arm_s == pytest.approx(25.0 + compiled_s - 39 * 0.5 + job.seconds, rel=0.01)
-
-
 def test_compiling_may_take_what_is_left_of_the_budget(tmp_path):
     asked = []
     executor = Executor(lambda one: asked.append(one.patience_s))

@@ -5,9 +5,7 @@ from pathlib import Path
 
 from whyidle.fix.arms.arm import ArmResult
 from whyidle.fix.arms.process_report import ProcessReport
-from whyidle.fix.loop.candidates import Candidate
-from whyidle.fix.loop.fix_document import PeakMemory, _trial_entry, peak_memory
-from whyidle.fix.loop.trial_result import TrialResult
+from whyidle.fix.loop.fix_document import PeakMemory, peak_memory
 
 
 def arm(*ranks):
@@ -32,10 +30,3 @@ def test_what_one_of_them_did_not_tell_is_not_known():
     assert peak_memory([arm((3, None), (5, 6))]) == PeakMemory(8, None)
     assert peak_memory([arm((3, 7)), arm((None, 6))]) == PeakMemory(None, 7)
     assert peak_memory([arm((3, 7)), arm()]) == peak_memory([]) == PeakMemory(None, None)
-
-
-def test_a_trial_tells_it_without_the_fix_and_with_it():
-    fix = Candidate("gc-freeze", "python-gc-pauses", "none", "", (), None, "")
-    told = _trial_entry(TrialResult(fix, bases=[arm((3, 7))], treats=[arm((5, 6))]))
-    assert (told.host_bytes_before, told.host_bytes) == (3, 5)
-    assert (told.device_bytes_before, told.device_bytes) == (7, 6)

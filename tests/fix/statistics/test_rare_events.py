@@ -9,7 +9,7 @@ from imagined_job import FREEZE, Executor, Job, diagnosis
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.fix.arms.arm import ArmResult
 from whyidle.fix.arms.process_report import ProcessReport
-from whyidle.fix.loop import optimize, trial_session
+from whyidle.fix.loop import trial_session
 from whyidle.fix.loop.candidates import choose_candidates
 from whyidle.fix.loop.trial_session import LOOK_S, LOOK_SHARE, TrialSession, clamp
 from whyidle.fix.statistics.rare_events import COUNTED, RareEvent, arm_s, find_rare_event
@@ -144,14 +144,3 @@ def test_a_look_that_sees_it_makes_arms_longer(tmp_path):
         trial_session.watch_job(job, diagnose=lambda _: diagnosis(FREEZE))
         # healed, it is still held by arms: they are compared with the others
         assert job.seconds == pytest.approx(seconds)
-
-
-def test_a_larger_budget_makes_arms_longer_and_is_asked_for_with_that_in_mind(tmp_path):
-    """Of 300 s all but 10 are gone, in arms of 7.5 s and 10 s to start: five fixes of four arms
-    more, and those before, take 25 s each at 600 s, and 30 s each from 800 s on."""
-    job = TrialSession(["train"], tmp_path, None, 300.0, {"none"}, None, seconds=7.5, arm_s=17.5)
-    job.begun -= 290.0
-    enough = optimize._sufficient_budget(job, 4, 5)
-    assert job.arm_at(enough) == pytest.approx(30.0)
-    needs = 290.0 * 30.0 / 17.5 + 20 * 30.0
-    assert needs <= enough <= 1.2 * needs

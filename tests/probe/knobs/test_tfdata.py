@@ -2,12 +2,10 @@
 
 import random
 import threading
-import weakref
 
 import numpy as np
 import pytest
 
-from whyidle.probe import knobs
 from whyidle.probe.knobs import tfdata
 
 FACTOR, TABLE = 3, {"a": 1}
@@ -72,14 +70,3 @@ class Stubborn:
     """An iterator of another version, whose resource cannot be let go."""
 
     __slots__ = ("__weakref__",)
-
-
-def test_iterators_that_are_still_alive_are_released(tmp_path):
-    stubborn, kept, gone = Stubborn(), Iterator(), Iterator()
-    live = [weakref.ref(one) for one in (stubborn, kept, gone)]
-    del gone
-    session = knobs.KnobSession(str(tmp_path), {})
-    tfdata.close_iterators(session, live)
-    assert (kept._iterator_resource, kept._components) == (None, None)
-    (told,) = tmp_path.glob("*.faults")
-    assert "Stubborn" in told.read_text()

@@ -32,15 +32,6 @@ def test_the_order_is_kept(ranks, helpers):
     assert [len(timeline.host) for timeline in found] == [40, 42, 44, 46, 48]
 
 
-def test_a_helper_reads_the_same(ranks, monkeypatch):
-    origins = find_recordings(ranks)
-    alone = load_all(origins)
-    # injected: this process takes no job, so that the helper reads all of them
-    monkeypatch.setattr(_parallel_load, "_next_job", _only_for_helpers(_parallel_load._next_job))
-    for one, other in zip(alone, load_all(origins, helpers=1), strict=True):
-        assert _plain(one) == _plain(other)
-
-
 def _only_for_helpers(following):
     def next_job(waiting):
         if threading.current_thread() is threading.main_thread():
@@ -117,13 +108,3 @@ def test_an_interrupt_leaves_no_process(ranks, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         load_all(find_recordings(ranks), helpers=1)
     assert all(process.poll() is not None for process in started)
-
-
-def test_helpers_are_started_only_for_work_that_is_worth_it(tmp_path):
-    jobs = [
-        _parallel_load._LoadJob(i, (tmp_path / "a.json", None), size)
-        for i, size in enumerate((100, 100))
-    ]
-    assert _parallel_load._helper_count(jobs) == 0
-    large = [job._replace(size=1 << 30) for job in jobs]
-    assert _parallel_load._helper_count(large) == min(_helper_process.usable_cores(), 2) - 1
