@@ -24,7 +24,6 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import F64, I64, Mask
-from whyidle.analysis.sampling.share_error import Z
 from whyidle.model.cause import MOSTLY
 from whyidle.model.roles import Role, Vocabulary
 
@@ -46,6 +45,8 @@ TAKEN: Final = 0.1
 such a thread in a dozen jobs of one and two ranks, 0.46 to 0.79 with one"""
 SLEPT: Final = 0.4
 """a thread that slept for a larger share of the time until the next sample was waiting"""
+Z: Final = 1.645
+"""of a two-sided 90 % interval, and of a limit that chance passes once in twenty times"""
 MANY: Final = 0.1
 """share of samples in backward passes from which a job does not mostly compile"""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from whyidle.analysis.arrays import F64, I64, Mask
@@ -11,11 +9,9 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals
 from whyidle.analysis.sample_statistics import ratio_error
+from whyidle.analysis.sampling.gil_waits import Z
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.roles import Role
-
-Z: Final = 1.645
-"""of a two-sided 90 % interval: one in ten shares may lie outside"""
 
 
 def share_bounds(facts: Facts, spans: Intervals, calls: Intervals = EMPTY) -> tuple[float, float]:
