@@ -10,7 +10,8 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals
 from whyidle.analysis.memory.cache_emptying import FROM_MEMORY_S, refill_bound_s
 from whyidle.analysis.partition.pauses import Pauses
-from whyidle.analysis.sampling.share_error import Z, share_bounds
+from whyidle.analysis.sampling.gil_waits import Z
+from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.diagnosis import Predicted
 
