@@ -123,7 +123,6 @@ async def view(
     client: httpx.AsyncClient, runs: list[str], until: float, spans: list[float], errors: list[str]
 ) -> None:
     draw = random.Random()
-    follow = asyncio.create_task(follow_events(client, until, errors))
     await asyncio.sleep(draw.random() * 2)
     while time.monotonic() < until:
         path = draw.choice(["/", "/runs", "/runs?q=train", f"/runs/{draw.choice(runs)}"])
@@ -136,21 +135,6 @@ async def view(
             errors.append(f"{path}: {type(error).__name__}")
         spans.append((time.perf_counter() - begin) * 1000)
         await asyncio.sleep(2)
-    await follow
-
-
-async def follow_events(client: httpx.AsyncClient, until: float, errors: list[str]) -> None:
-    count = 0
-    try:
-        async with client.stream("GET", "/api/now/events") as answer:
-            async for line in answer.aiter_lines():
-                count += line.startswith("event: main")
-                if time.monotonic() > until:
-                    break
-    except httpx.HTTPError as error:
-        errors.append(f"events: {type(error).__name__}")
-    if count < 2:
-        errors.append(f"events: {count} received")
 
 
 async def measure_viewers(store: Store, token: str, pid: int, viewers: int, seconds: float):

@@ -1,9 +1,7 @@
-"""Jobs while they run: their status by their files, and the stream that ends with them."""
+"""Jobs while they run: their status by their files, and pages that follow them."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import time
 from pathlib import Path
@@ -11,8 +9,6 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from whyidle.cluster.server import event_streams
-from whyidle.cluster.server.event_streams import MainCache, _send_events
 from whyidle.cluster.server.live_jobs import SILENT_S, status_of
 from whyidle.cluster.server.pages import job
 from whyidle.cluster.server.site import Question, Site
@@ -52,67 +48,18 @@ def test_a_launcher_that_was_killed_is_lost(running: Entry):
     assert status_of(running) == "lost"
 
 
-def test_a_stream_follows_a_job_and_ends_with_it(
-    running: Entry,
-    site: Site,
-    store: Store,
-    diagnoses: list[Diagnosis],
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_page_asks_again_until_its_job_has_ended(
+    running: Entry, viewer: TestClient, store: Store, diagnoses: list[Diagnosis]
 ):
-    monkeypatch.setattr(event_streams, "EVERY_S", 0.05)
-    monkeypatch.setattr(event_streams, "KEEP_S", 0.0)
-    question = Question(site=site, path={"run": running.id})
-
-    async def follow() -> list[tuple[str, str]]:
-        seen = []
-        async for text in _send_events(site, job.PAGE, MainCache(), question):
-            kind, _, data = text.strip().partition("\n")
-            if not kind.startswith(":"):
-                seen.append((kind.removeprefix("event: "), data.removeprefix("data: ")))
-            if len(seen) == 1:
-                end_command(running)
-            elif len(seen) == 2:
-                store.complete_run(running, diagnoses[0])
-        return seen
-
-    seen = asyncio.run(asyncio.wait_for(follow(), 20))
-    assert [kind for kind, _ in seen] == ["main", "main", "main", "over"]
-    first, second, third = (json.loads(data) for _, data in seen[:3])
+    first = viewer.get(f"/jobs/{running.id}").text
     assert 'id="status">running' in first
-    assert "being diagnosed" in second
-    assert f'href="/runs/{running.id}"' in third
-
-
-def test_a_stream_ends_with_its_session(
-    running: Entry, site: Site, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(event_streams, "EVERY_S", 0.01)
-    viewer = site.access.identify(site.access.add_token("ada", "viewer"), "token")
-    question = Question(site=site, path={"run": running.id}, viewer=viewer)
-
-    async def follow() -> int:
-        count = 0
-        async for _ in _send_events(site, job.PAGE, MainCache(), question):
-            count += 1
-            site.access.revoke("ada")
-        return count
-
-    assert asyncio.run(asyncio.wait_for(follow(), 20)) == 1
-
-
-def test_the_stream_of_a_run_that_has_ended(viewer: TestClient, store: Store):
-    run = store.find_run("last").id
-    answer = viewer.get(f"/api/jobs/{run}/events")
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    assert answer.text.endswith("event: over\ndata: 1\n\n")
-    assert viewer.get("/api/jobs/20260101-000000-000000/events").status_code == 404
-
-
-def test_what_several_see_is_made_once(running: Entry, site: Site):
-    cache, question = MainCache(), Question(site=site, path={"run": running.id})
-    first, _ = cache.render(job.PAGE, question)
+    assert 'id="main" data-live' in first
     end_command(running)
-    assert cache.render(job.PAGE, question)[0] == first
+    assert "being diagnosed" in viewer.get(f"/jobs/{running.id}").text
+    store.complete_run(running, diagnoses[0])
+    last = viewer.get(f"/jobs/{running.id}").text
+    assert f'href="/runs/{running.id}"' in last
+    assert "data-live" not in last
 
 
 def test_step_times_are_drawn():

@@ -118,11 +118,6 @@ class AccessList:
             return None
         return found
 
-    def is_valid(self, one: Credential) -> bool:
-        """Whether a credential has neither been revoked nor expired."""
-        self._read_again()
-        return one.digest in ("", *self._known) and not _has_expired(one)
-
     def list_tokens(self) -> list[Credential]:
         """The tokens, the oldest first."""
         self._read_again()

@@ -49,13 +49,6 @@ def render_page(page: Page, question: Question, document: Any) -> str:
     return _template(page.template).render(_context(page, question, document))
 
 
-def render_main(page: Page, question: Question, document: Any) -> str:
-    """What of a page lies inside its frame, to replace it in an open one."""
-    template = _template(page.template)
-    context = template.new_context(_context(page, question, document))
-    return "".join(template.blocks["main"](context))
-
-
 def render_template(name: str, status: int = 200, **context: Any) -> HTMLResponse:
     """A page that has no document."""
     frame = {"page": None, "viewer": None, "question": None, **context}
@@ -81,8 +74,7 @@ def refuse(scope: Scope, status: int, text: str, hint: str = "") -> Response:
 
 def _context(page: Page, question: Question, document: Any) -> dict[str, Any]:
     frame = {"page": page, "question": question, "viewer": question.viewer, "document": document}
-    events = f"{page.api_path}/events".format_map(question.path) if page.live else None
-    return {**frame, "events": events, **page.view(question, document)}
+    return {**frame, **page.view(question, document)}
 
 
 @cache

@@ -20,7 +20,6 @@ from starlette.staticfiles import StaticFiles
 
 from whyidle.cluster.server import login
 from whyidle.cluster.server.answers import answer_json, refuse, render_page
-from whyidle.cluster.server.event_streams import MainCache, open_stream_route
 from whyidle.cluster.server.gate import Gate
 from whyidle.cluster.server.pages import alerts
 from whyidle.cluster.server.pages import run as run_page
@@ -77,10 +76,7 @@ def list_pages() -> list[Page]:
 
 def _list_routes(site: Site) -> list[BaseRoute]:
     routes: list[BaseRoute] = []
-    cache = MainCache()
     for page in list_pages():
-        if page.live:
-            routes.append(open_stream_route(site, page, cache))
         routes.append(Route(page.path, _answer_page(site, page)))
         routes.append(Route(page.api_path, _answer_document(site, page)))
     return [

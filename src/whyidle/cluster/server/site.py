@@ -117,7 +117,6 @@ class Site:
         self.monitor = MachineMonitor(
             settings.alerts, settings.stores[0] / MUTES, settings.state / HISTORY_FILE
         )
-        self.is_closing = False
         self.index = RunIndex(
             settings.state / INDEX_FILE,
             self.stores,
@@ -152,7 +151,6 @@ class Site:
 
     def close(self) -> None:
         """End the look at the machine, and close the index."""
-        self.is_closing = True
         self.monitor.close()
         self.index.close()
 
@@ -235,7 +233,7 @@ def _never(document: Any) -> bool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """One page. ``read`` makes its document, which is its JSON; ``view`` adds what the template
-    needs besides. A ``live`` page is sent again while it is open, until ``is_over``."""
+    needs besides. A ``live`` page asks again while it is open, until ``is_over``."""
 
     path: str
     title: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from types import FrameType
 from typing import Any, ClassVar, Final
 
 import h11
@@ -15,7 +14,7 @@ from whyidle.cluster.server.app import build_app
 from whyidle.cluster.server.site import Site, SiteSettings
 
 END_S = 3
-"""after which pages that are still open are cut off; their streams end within a second"""
+"""after which requests that are still open are cut off"""
 
 
 HEADER_S: Final = 10.0
@@ -103,8 +102,3 @@ class WebServer(uvicorn.Server):
                 h11_max_incomplete_event_size=64 << 10,
             )
         )
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End the streams of open pages first, which nothing else would end."""
-        self._site.is_closing = True
-        super().handle_exit(sig, frame)

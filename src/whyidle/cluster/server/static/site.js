@@ -20,26 +20,31 @@
   /* -- live pages ------------------------------------------------------------------------------ */
 
   const main = document.getElementById("main");
-  if (!main.dataset.events) return;
+  if (!("live" in main.dataset)) return;
   const note = document.createElement("p");
   note.className = "stream";
   note.setAttribute("role", "status");
   document.getElementById("theme").before(note);
 
-  const source = new EventSource(main.dataset.events);
-  source.addEventListener("open", () => { note.textContent = "● live"; note.className = "stream"; });
-  source.addEventListener("error", () => {
-    note.className = "stream broken";
-    note.textContent = source.readyState === EventSource.CLOSED
-      ? "not live: load the page again" : "connection lost, trying again …";
-  });
-  source.addEventListener("main", (event) => {
-    const opened = [...main.querySelectorAll("details")].map((one) => one.open);
-    main.innerHTML = JSON.parse(event.data);  // made by the server's templates, which escape
-    main.querySelectorAll("details").forEach((one, i) => { one.open = opened[i] ?? one.open; });
-  });
-  source.addEventListener("over", () => {
-    source.close();
-    note.textContent = "ended";
-  });
+  const say = (text, broken) => {
+    note.textContent = text;
+    note.className = broken ? "stream broken" : "stream";
+  };
+  const look = async () => {
+    try {
+      const answer = await fetch(location.href);
+      if (!answer.ok) return say("not live: load the page again", true);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const next = page.getElementById("main");
+      const opened = [...main.querySelectorAll("details")].map((one) => one.open);
+      main.replaceChildren(...next.childNodes);
+      main.querySelectorAll("details").forEach((one, i) => { one.open = opened[i] ?? one.open; });
+      if (!("live" in next.dataset)) return say("ended", false);
+      say("● live", false);
+    } catch {
+      say("connection lost, trying again …", true);
+    }
+    setTimeout(look, 2000);
+  };
+  look();
 })();
