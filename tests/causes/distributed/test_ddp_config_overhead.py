@@ -59,8 +59,6 @@ def test_walks_for_unused_parameters():
     assert covers(proof, twin_speedup(job(walk=600), job()))
     plan = proposed(proof)
     assert set(plan) == {"ddp-find-unused-off", "ddp-static-graph"}
-    assert not plan["ddp-find-unused-off"].automatic
-    assert not plan["ddp-static-graph"].automatic
 
 
 def test_each_fix_promises_its_own_part():
@@ -135,7 +133,6 @@ def test_nobody_is_told_to_fix_the_graph_where_all_is_used():
     proof = judge_all(CAUSE, [watched(walk=500, told={**TOLD, "unused_parameter_size": 0})])
     plan = proposed(proof)
     assert set(plan) == {"ddp-find-unused-off"}
-    assert plan["ddp-find-unused-off"].automatic
 
 
 def test_without_a_search_nothing_is_noted():
@@ -151,7 +148,6 @@ def test_it_is_needed_once_where_it_always_finds_the_same():
     told = {**TOLD, "unused_parameter_size": 64, "unused_readings": 2, "unused_varies": False}
     plan = proposed(judge_all(CAUSE, [watched(walk=500, told=told)]))
     assert set(plan) == {"ddp-static-graph"}
-    assert plan["ddp-static-graph"].automatic
     varies = {**told, "unused_varies": True}
     assert judge_all(CAUSE, [watched(walk=500, told=varies)]) is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Consent, Edit, Predicted
 from whyidle.model.fix import TRAINING, Fix, Proposal, advice
-from whyidle.model.proof_facts import DeviceFacts, HostFacts
+from whyidle.model.proof_facts import DeviceFacts, HostFacts, MemoryFacts
 
 LEAST_BEYOND = 0.1
 """least share of the padding that must lie beyond the longest sample of each batch"""
@@ -99,6 +99,23 @@ _IN_FLOAT32 = (
     "compute in float32 on this processor: leave out autocast, or pass enabled=False where "
     "the model is on the CPU"
 )
+
+
+_WITH_MIOPEN = "{edits}, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 set"
+
+
+def _recompute_modules(proof: Proof) -> Proposal | None:
+    names, share = proof.get_facts(MemoryFacts).recompute, proof.get_facts(MemoryFacts).again
+    if not names:
+        return None
+    count = names.count(",") + 1
+    what = f"{count} modules" if count > 1 else f"the module {names}"
+    return Proposal(
+        f"compute the activations of {what} again, for {share:.0%} of a pass, and use the memory "
+        "for a larger batch",
+        (Edit(knob="model.recompute", value=names),),
+        faster=False,
+    )
 
 
 ADVICE = (
@@ -219,5 +236,38 @@ ADVICE = (
         consent="rounding",
         risk="lengths change from batch to batch: compiled models and cuDNN's search need few of "
         "them",
+    ),
+    advice(
+        *("channels-last", "wrong-memory-format"),
+        title="Store image tensors channels-last",
+        doc="Store activations and weights in the layout that the convolutions use, starting with "
+        "the input.",
+        summary=lambda proof: _WITH_MIOPEN if proof.get_facts(DeviceFacts).rocm else "",
+        edits=(Edit(knob="model.memory_format", value="channels_last", was="contiguous"),),
+        consent="rounding",
+        risk="operators without such a kernel convert back, which can be slower; 4-D tensors only",
+    ),
+    advice(
+        *("disable-recompute", "needless-compute"),
+        kinds=TRAINING,
+        title="Store activations instead of computing them twice",
+        doc="The numbers stay the same; memory grows by the stored activations. Declines where "
+        "evaluation computes too much. Buffers of recomputed layers (batch norm) are then updated "
+        "once per step.",
+        summary=lambda proof: None if proof.get_facts(DeviceFacts).gradients else "",
+        edits=(Edit(knob="model.checkpointing", value=False, was=True),),
+        risk="memory runs out if sequences or batches grow later; batch norm in these layers "
+        "counts each batch once, no longer twice",
+    ),
+    advice(
+        *("recompute-modules", "memory-capacity-bound"),
+        kinds=TRAINING,
+        title="Compute the activations of some modules again",
+        doc="The modules that free most of the peak for least time compute their forward pass once "
+        "more when the backward pass needs it. The numbers stay the same, dropout included, except "
+        "that batch norm counts each batch twice; the step takes longer, and the memory allows a "
+        "larger batch. Proposed where `--look memory` has measured the modules.",
+        summary=_recompute_modules,
+        risk="alone it makes each step longer",
     ),
 )

@@ -6,11 +6,19 @@ import shlex
 
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Edit
-from whyidle.model.fix import TRAINING, advice
+from whyidle.model.fix import TRAINING, Proposal, advice
 from whyidle.model.proof_facts import DistributedFacts
 
 MANY = 50
 """calls per step from which they cannot be buckets"""
+DEFAULT_MB = 25
+"""the framework's default bucket size"""
+SMALL_BYTES = 1 << 20
+SHORT_S = 100e-6
+"""a shorter call moves little data: NCCL needs 5 to 30 us for an empty one"""
+GATHERED = 0.3
+"""least share of gathering in the cost of collectives: with as many bytes in each, two gathers and
+one reduce-scatter are two thirds"""
 OVERLAPPED = {
     "all_to_all": "exchange the next batch's embeddings during the current step, and run the dense "
     "part of the model during the exchange",
@@ -100,6 +108,47 @@ def _accumulate(proof: Proof) -> str | None:
     return text if facts.on_cpu and facts.kind == "all_reduce" else None
 
 
+def _search_not(proof: Proof) -> str | None:
+    facts = proof.get_facts(DistributedFacts)
+    return None if not facts.walks or facts.same_unused else ""
+
+
+def _search_once(proof: Proof) -> str | None:
+    facts = proof.get_facts(DistributedFacts)
+    if not facts.walks or facts.all_used:
+        return None
+    return "" if facts.same_unused else "if the same parameters are unused in every step: {edits}"
+
+
+def _kind_share(proof: Proof, *kinds: str) -> float:
+    return proof.get_facts(DistributedFacts).kind_share(*kinds)
+
+
+def _compress_gradients(proof: Proof) -> Proposal | None:
+    facts = proof.get_facts(DistributedFacts)
+    if not facts.is_large or _kind_share(proof, "all_reduce", "reduce_scatter") < 0.5:
+        return None
+    limit = "; those beyond 65,504 become infinite" if facts.on_cpu else ""
+    return Proposal(
+        edits=(Edit(knob="ddp.comm_hook", value=f"{'fp' if facts.on_cpu else 'bf'}16_compress"),),
+        predicted=facts.compressed,
+        risk=f"gradients lose precision in the exchange{limit}; gains nothing where they have 16 "
+        "bits already",
+    )
+
+
+def _join_calls(proof: Proof) -> str | None:
+    facts = proof.get_facts(DistributedFacts)
+    calls, size = facts.calls, facts.mean_bytes
+    short = facts.median_s is not None and facts.median_s < SHORT_S
+    if calls < MANY or not (size < SMALL_BYTES if size is not None else short):
+        return None
+    return (
+        f"exchange gradients in buckets instead of {calls:.0f} single all-reduces per step: "
+        "{edits}"
+    )
+
+
 ADVICE = (
     advice(
         *("balance-by-length", "rank-workload-imbalance"),
@@ -164,5 +213,76 @@ ADVICE = (
         edits=(Edit(knob="ddp.no_sync", value=2),),
         consent="convergence",
         risk="steps become larger and fewer: the learning rate may need a change",
+    ),
+    advice(
+        *("ddp-bucket-view", "ddp-config-overhead"),
+        kinds=TRAINING,
+        title="Store gradients inside the exchange buckets",
+        doc="Make gradients views of the buckets in which they are exchanged, so that none is "
+        "copied out after the exchange. Declines where nothing is copied.",
+        summary=lambda proof: "" if proof.get_facts(DistributedFacts).copies else None,
+        edits=(Edit(knob="ddp.gradient_as_bucket_view", value=True, was=False),),
+        predicted=lambda proof: proof.get_facts(DistributedFacts).predicted_copies,
+        risk="gradients become views: code that detaches or replaces them in place breaks",
+    ),
+    advice(
+        *("ddp-find-unused-off", "ddp-config-overhead"),
+        kinds=TRAINING,
+        title="Skip the search for unused parameters",
+        doc="Turn off the search for unused parameters. If a parameter goes unused later, the "
+        "framework ends the job with an error that names the option. More than two ranks add in "
+        "another order, because the buckets are rebuilt after the first step.",
+        summary=_search_not,
+        edits=(Edit(knob="ddp.find_unused_parameters", value=False, was=True),),
+        predicted=lambda proof: proof.get_facts(DistributedFacts).predicted_walks,
+        consent="rounding",
+        risk="the framework raises an error in the step after a parameter got no gradient",
+    ),
+    advice(
+        *("ddp-static-graph", "ddp-config-overhead"),
+        kinds=TRAINING,
+        title="Search for unused parameters once instead of in every step",
+        doc="Search for unused parameters in the first step only. Declines where all are used, "
+        "which needs no search, or where their use varies. If it does later, the framework ends "
+        "the job with an error, or learns from gradients that were not exchanged.",
+        summary=_search_once,
+        edits=(Edit(knob="ddp.static_graph", value=True, was=False),),
+        predicted=lambda proof: proof.get_facts(DistributedFacts).predicted_walks,
+        consent="rounding",
+        risk="fails if the used parameters change from step to step",
+    ),
+    advice(
+        *("fsdp-keep-gathered", "exposed-gradient-comm"),
+        kinds=TRAINING,
+        title="Gather sharded parameters once per step instead of twice",
+        doc="Keep the parameters that FSDP gathered for the forward pass until the backward pass "
+        "has used them, as ZeRO stage 2 does. Declines where gathering is a small part of the "
+        "exchange.",
+        summary=lambda proof: "" if _kind_share(proof, "all_gather") >= GATHERED else None,
+        edits=(Edit(knob="fsdp.reshard_after_forward", value=False),),
+        predicted=lambda proof: proof.get_facts(DistributedFacts).gathered_once,
+        risk="all parameters are in memory from the forward to the backward pass",
+    ),
+    advice(
+        *("gradient-compression", "exposed-gradient-comm"),
+        kinds=TRAINING,
+        title="Exchange gradients in half the bytes",
+        doc="Cast gradients for the exchange: to bfloat16 on GPUs, to float16 on CPUs, which have "
+        "no hook for bfloat16. Declines where collectives are bound by latency or do not carry "
+        "gradients.",
+        summary=_compress_gradients,
+        consent="numerics",
+    ),
+    advice(
+        *("larger-buckets", "exposed-gradient-comm"),
+        kinds=TRAINING,
+        title="Exchange gradients in larger buckets",
+        doc="Exchange many small gradients together, in buckets that start while the backward pass "
+        "still runs. Declines where calls are few or already large.",
+        summary=_join_calls,
+        edits=(Edit(knob="ddp.bucket_cap_mb", value=DEFAULT_MB),),
+        consent="rounding",
+        risk="buckets take the memory of the gradients once more, unless gradients are views of "
+        "them; sums are formed in another order",
     ),
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from whyidle.model.cause import Proof
+from whyidle.model.diagnosis import Edit
 from whyidle.model.fix import TRAINING, advice
-from whyidle.model.proof_facts import HostFacts
+from whyidle.model.proof_facts import DeviceFacts, HostFacts, InterruptionFacts
 from whyidle.model.purposes import Purpose
 
 EVERY = 100
@@ -107,6 +108,14 @@ def _scan_steps(proof: Proof) -> str | None:
         "along a new first axis, with parameters and optimizer state as its carry and the losses "
         "as its output"
     )
+
+
+_CACHE = "keep the compiler's caches in a folder that outlives the job"
+
+
+def _without_graph(proof: Proof) -> str | None:
+    without = proof.get_facts(InterruptionFacts).without_graph
+    return "" if proof.get_facts(DeviceFacts).gradients or without is not None else None
 
 
 ADVICE = (
@@ -230,5 +239,39 @@ ADVICE = (
         "buffer what they write. What a callback is for the recording does not show.",
         summary="run the callback at every hundredth batch only, or at the end of the epoch",
         risk="curves have fewer points",
+    ),
+    advice(
+        *("async-checkpoint", "sync-checkpoint"),
+        kinds=TRAINING,
+        title="Write checkpoints in a thread",
+        doc="Copy the state to host memory and write the copy in a thread. The file has the same "
+        "bytes and is complete a little later. On a CPU job this recovers the time in which saving "
+        "waits for the disk, and little of the time in which it computes.",
+        summary="copy the state to host memory and save the copy in a thread",
+        edits=(Edit(knob="checkpoint.asynchronous", value=True, was=False),),
+        predicted=lambda proof: proof.get_facts(InterruptionFacts).beside,
+        risk="needs host memory for one more copy of the state; the file is complete only later, "
+        "and a job that is killed before that keeps the previous checkpoint",
+    ),
+    advice(
+        *("compile-cache", "compile-autotune-warmup"),
+        title="Keep compiled code on a persistent disk",
+        doc="Let the next run reuse the code compiled by this one. Declines where no compiler ran "
+        "and only kernels were loaded.",
+        summary=lambda proof: _CACHE if proof.get_facts(InterruptionFacts).compiler else None,
+        edits=(Edit(knob="compile.cache", value="persistent"),),
+        predicted=lambda proof: proof.get_facts(InterruptionFacts).cached,
+        risk="clear the cache when versions change",
+    ),
+    advice(
+        *("evaluate-without-gradients", "needless-compute", "heavy-evaluation"),
+        title="Evaluate without recording a backward graph",
+        doc="The numbers stay the same. Declines where nothing shows evaluation, or evaluation "
+        "that records a backward graph.",
+        summary=_without_graph,
+        edits=(Edit(knob="evaluation.gradients", value=False, was=True),),
+        predicted=lambda proof: proof.get_facts(InterruptionFacts).without_graph,
+        risk="code that needs gradients during evaluation fails; written into the script, fused "
+        "attention layers take a faster path that returns zeros at padded positions",
     ),
 )
