@@ -16,7 +16,7 @@ from whyidle.model.documents.fleet import (
     GroupRow,
 )
 from whyidle.reports._html.element import Markup
-from whyidle.reports._html.fleet import draw_account, draw_heat
+from whyidle.reports._html.fleet import draw_account
 from whyidle.reports._html.sections import render_parts
 from whyidle.reports._number_format import format_percent
 from whyidle.reports._sections import (
@@ -68,7 +68,6 @@ def report_parts(report: FleetReport) -> list[Part]:
         Picture(lambda: draw_account(report.total)),
         Section("", [_states_table(report.total)]),
         *([Section("What to change", [Items(advice)])] if advice else ()),
-        Picture(lambda: draw_heat(report)),
         Picture(
             lambda: Markup("".join(render_parts(_all_groups(report)))), [_asked_groups(report)]
         ),

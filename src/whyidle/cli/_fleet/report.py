@@ -28,7 +28,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_fleet_options(parser)
     parser.add_argument("--by", choices=KEYS, default="user", help="table (default: user)")
     add_option(parser, "--json", " (whyidle/fleet/1)")
-    add_option(parser, "--html", ", with a heat map of the GPUs")
+    add_option(parser, "--html")
     add_option(parser, "--open")
     parser.add_argument(
         "--parquet", metavar="DIR", type=Path, help="write tables of jobs, holdings and hours"
