@@ -32,26 +32,23 @@ products with dimensions that are not multiples of 8 and a modern library; often
 def misaligned_tensor_shapes(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Matrix products have dimensions that are not multiples of 16 bytes (8 numbers of 16 bits, 4 of
-    TF32), for example a vocabulary of 50257.
+    Matrix dimensions are not multiples of 16 bytes (8 numbers of 16 bits, 4 of TF32), as with a
+    vocabulary of 50257.
 
     Why it costs
     ------------
-    Such rows cannot be loaded in whole vectors, so the library uses slower kernel variants.
+    Unaligned rows cannot be loaded as whole vectors, so the library uses slower kernels.
 
     How it is detected
     ------------------
-    Tensor-core kernels have names that end in ``align1`` or ``align2`` (also for TF32, whose full
-    width is ``align4``). Other kernels count if shapes are recorded with such a dimension, the
-    kernel takes 0.1 ms or longer, and it reaches less than 60 % of the device's roofline, the
-    larger of FLOPs by the peak and bytes by the bandwidth. The predicted gain is an interval that
-    starts at zero: only a trial with padded shapes gives the exact value (P5, replayed against the
-    recorded launches).
+    The names of tensor-core kernels end in ``align1`` or ``align2``; or recorded shapes show an
+    unaligned dimension, and the kernel takes at least 0.1 ms and reaches less than 60 % of the
+    roofline. The prediction replays these kernels at 1 to 2 times their speed (P5). Its lower bound
+    is zero: only a trial with padded shapes shows the real gain.
 
     What looks alike
     ----------------
-    Unfused attention over an odd sequence length has such kernels too. Fusing it removes them, so
-    they count under ``naive-attention``.
+    Such kernels in unfused attention count as ``naive-attention``, because fusing removes them.
 
     What to do
     ----------
@@ -110,7 +107,7 @@ def _roofline_share(facts: Facts, rows: I64) -> F64:
 
 
 def _odd_sizes(facts: Facts, detail: int, precision: str) -> list[int]:
-    """The dimensions of an operator, by its detail, that are no multiple of 16 bytes."""
+    """Dimensions of an operator that are not multiples of 16 bytes."""
     shapes = [shape[-2:] for shape in shapes_of(facts.timeline, detail) if len(shape) > 1]
     grain = GRAIN.get(precision, 1)
     return sorted({size for shape in shapes[:3] for size in shape if size > grain and size % grain})
