@@ -13,8 +13,8 @@ from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.diagnosis import Evidence
 
 DEGRADED = 0.25
-"""share of the class rate below which a shared switch (a half) and traffic of other devices or
-slower host memory (another half) no longer explain it"""
+"""share of the usual rate below which a shared switch (half the rate) and slow host memory or other
+traffic (half again) no longer explain it"""
 ENOUGH = 3
 """large pinned copies that must agree"""
 LARGE_BYTES = 4_000_000
@@ -29,8 +29,8 @@ LARGE_BYTES = 4_000_000
 def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Large copies from pinned memory reach less than a quarter of the usual rate of such a board: the
-    link runs with fewer lanes or an older generation, or crosses to another socket.
+    Large copies from pinned memory reach less than a quarter of the board's usual rate: the link
+    has fewer lanes or an older generation, or crosses to another socket.
 
     Why it costs
     ------------
@@ -38,21 +38,20 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    The median rate of at least three pinned copies of at least 4 MB, compared with the class of the
-    board's PCIe generation. Where the job was watched, lanes or generation below what card and slot
-    allow confirm it. The gain is the exposed time of these copies times the saving at the full, or
-    half the, rate. Without recorded copies, such a link and its traffic indicate it: at best all
-    the additional time of the bytes, at least nothing, as they may be hidden.
+    The median rate of at least three pinned copies of at least 4 MB is compared with the usual rate
+    of the board's PCIe generation. The gain is the exposed time saved at the full rate (lower
+    bound: at half of it). In a watched job, NVML also shows a link below what card and slot allow.
+    Without recorded copies, such a link and its traffic suffice, with a lower bound of zero.
 
     What looks alike
     ----------------
-    Pageable copies are slow by nature and do not count, nor do small ones. Two devices behind one
-    switch reach half each.
+    Pageable and small copies are slow anyway and do not count. Two devices behind one switch reach
+    half the rate each.
 
     What to do
     ----------
-    Check the link's width and generation under load (``nvidia-smi -q``), bind the process to the
-    device's NUMA node, then have the board reseated.
+    Check the link's width and generation under load (``nvidia-smi -q``). Bind the process to the
+    device's NUMA node. Have the board reseated.
 
     References
     ----------
@@ -87,7 +86,7 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
 
 
 def _prove_by_traffic(facts: Facts) -> Proof | None:
-    """A watched job without recorded copies: traffic on a link below its best."""
+    """Prove it for a watched job without recorded copies, by traffic on a degraded link."""
     outside = facts.telemetry
     if outside is None:
         return None
@@ -133,8 +132,8 @@ def _link_rate(lanes: int, generation: int) -> float:
 
 
 def _link_evidence(facts: Facts) -> tuple[Evidence, ...]:
-    """Lanes and generation that are below what card and slot allow. Idle links lower their
-    generation, so the highest read under load counts."""
+    """Lanes and generation below what card and slot allow. Idle links lower their generation, so
+    the highest read under load counts."""
     outside = facts.telemetry
     if outside is None:
         return ()
