@@ -10,8 +10,8 @@ from whyidle.model.diagnosis import Predicted
 
 ACTIVE = 0.20
 FULL = 0.20
-"""shares of the multiprocessors and of the memory below which one or two sevenths of the card (MIG
-slices) are enough"""
+"""shares of the multiprocessors and of the memory below which a MIG slice of one or two sevenths of
+the card is enough"""
 WELL_FED = 0.80
 """share of useful compute above which nothing else limits the GPU"""
 
@@ -25,29 +25,28 @@ WELL_FED = 0.80
 def gpu_too_big_for_job(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Kernels run nearly all of the time, but use a fifth or less of the multiprocessors and of the
+    Kernels run nearly all of the time, but use less than a fifth of the multiprocessors and of the
     memory.
 
     Why it costs
     ------------
-    It costs this job nothing; the rest of the card is idle while it runs.
+    It costs this job nothing, but the rest of the card is idle.
 
     How it is detected
     ------------------
-    GPM counters over the steps in scope give the mean share of active multiprocessors, and NVML the
-    peak memory as a share of the card's. At least 80 % of the step is useful compute (or NVML
-    reports running kernels, where none were recorded), so idleness does not explain the low use.
-    The finding is only a note: no step becomes faster.
+    GPM counters give the mean share of active multiprocessors, NVML the peak memory. Both must be
+    below 20 %, while at least 80 % of the step is useful compute (or time with kernels by NVML, if
+    none were recorded). The finding is a note: no step becomes faster.
 
     What looks alike
     ----------------
-    A starved GPU has low activity too; its cause is reported instead. If the recording shows that a
-    larger batch would fill the card, ``batch-too-small`` is reported.
+    A GPU that waits also has low activity; its cause is reported instead. If a larger batch would
+    fill the card, ``batch-too-small`` is reported.
 
     What to do
     ----------
-    Use a MIG slice or a smaller GPU, several runs on one card (a hyperparameter search as one batch
-    of models), or a larger batch if convergence allows.
+    Use a MIG slice or a smaller GPU, several runs on one card (for example a hyperparameter
+    search), or a larger batch if convergence allows.
 
     References
     ----------
