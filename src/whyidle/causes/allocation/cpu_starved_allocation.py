@@ -42,29 +42,28 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    Loader workers, decoding and the training process take turns on the same cores, and so would
-    more workers.
+    Loader workers and the training process share the same cores, and so would more workers.
 
     How it is detected
     ------------------
-    The wait for the next batch takes at least 5 % of the step (on a CPU, if the machine has more
-    cores: or the training thread's wait for a core). In addition, the job's processes use at least
+    The wait for the next batch takes at least 5 % of the step or, on a CPU of a machine with more
+    cores, the training thread's wait for a core does. In addition, the job's processes use at least
     85 % of the granted cores, 1.25 processes per core are runnable, or the quota throttles the job
     for 5 % of the time. Without loader workers, only the wait for a core during loading counts. The
     report names the limit: a quota, a cpuset, or an affinity set by ``taskset`` or a launcher.
 
     With enough cores, loading is hidden behind computing (P1). The lower bound is zero, because
-    another limit may follow. The expected step is that with all cores of the machine (or twice the
-    cores, if no limit is known) if workers and CPU times were recorded. Otherwise it saves half of
-    the wait. For a command without steps, only throttling counts.
+    another limit may follow. The expected gain is half of the wait; if workers and CPU times were
+    recorded, it is computed for all cores of the machine (without a known limit, for twice the
+    cores). For a command without steps, only throttling counts.
 
     What looks alike
     ----------------
     Workers that wait for storage leave cores idle and are not reported. Workers with more threads
-    than cores, or far more workers than cores, are ``cpu-oversubscription``. Workers that cost more
-    than they save on any number of cores are ``worker-handoff-bottleneck``. A single thread that
-    loads on its own core is ``dataloader-no-workers``. Other programs on one or two granted cores
-    have the same effect as too few cores.
+    than cores, or far more workers than cores, are reported as ``cpu-oversubscription``. Workers
+    that cost more than they save on any number of cores are reported as
+    ``worker-handoff-bottleneck``. A single thread that loads on its own core is reported as
+    ``dataloader-no-workers``. Other programs on the granted cores have the same effect.
 
     What to do
     ----------

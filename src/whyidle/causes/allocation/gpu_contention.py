@@ -31,9 +31,9 @@ def gpu_contention(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    NVML reports the share of time with kernels of each process. Processes that were never in this
-    job's process tree must have at least 5 % together. The upper bound is all of that time, the
-    lower bound a fifth, because concurrent kernels cost each other less.
+    NVML reports for what share of the time each process runs kernels. For processes that were never
+    in this job's process tree, the sum must be at least 5 %. The upper bound is all of that time,
+    the lower bound a fifth, because concurrent kernels cost each other less.
 
     What looks alike
     ----------------

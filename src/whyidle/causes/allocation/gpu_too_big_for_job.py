@@ -25,8 +25,7 @@ WELL_FED = 0.80
 def gpu_too_big_for_job(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Kernels run nearly all of the time, but use less than a fifth of the multiprocessors and of the
-    memory.
+    Kernels run nearly always, but use less than a fifth of the multiprocessors and of the memory.
 
     Why it costs
     ------------
@@ -35,8 +34,8 @@ def gpu_too_big_for_job(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     GPM counters give the mean share of active multiprocessors, NVML the peak memory. Both must be
-    below 20 %, while at least 80 % of the step is useful compute (or time with kernels by NVML, if
-    none were recorded). The finding is a note: no step becomes faster.
+    below 20 %, while at least 80 % of the step is useful compute (without recorded kernels: time
+    with kernels according to NVML). The finding is a note: no step becomes faster.
 
     What looks alike
     ----------------

@@ -39,9 +39,9 @@ def idle_allocated_gpu(job: Job) -> Proof | None:
 
     What looks alike
     ----------------
-    One rank of a job on all devices also sees all of them, but then the number of processes covers
-    them. Without that number, nothing is reported. Another job may use the remaining GPUs, which
-    only the scheduler or telemetry of all devices shows.
+    A rank of a job that uses all devices also sees all of them, but the number of processes shows
+    that they are used. Without that number, nothing is reported. Another job may use the remaining
+    GPUs, which only the scheduler or telemetry of all devices shows.
 
     What to do
     ----------

@@ -45,7 +45,7 @@ def interactive_or_unreleased(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     Evaluating, saving and exporting after training are work. Waiting for a network or a file in the
-    loop is ``blocking-logging-upload``. A server waits for requests by design.
+    loop is reported as ``blocking-logging-upload``. A server waits for requests by design.
 
     What to do
     ----------

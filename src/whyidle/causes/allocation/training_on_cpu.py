@@ -38,15 +38,15 @@ def training_on_cpu(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    A GPU of the last ten years multiplies matrices several times to a hundred times faster.
+    A GPU from the last ten years multiplies matrices between several and a hundred times faster.
 
     How it is detected
     ------------------
     Trace: a device is listed, but there is no work on it and no launch call. At least a tenth of
     the step is in operators that exist only on the CPU (oneDNN convolutions, CPU attention), or in
     matrix products and convolutions that all take at least 10 ms, far longer than a launch. Watched
-    job: the process reports the device of its parameters, the driver or NVML the GPUs of the host.
-    The gain is a rough estimate: 50 to 95 % of the time in operators.
+    job: the process reports the device of its parameters, and the driver or NVML reports the GPUs
+    of the host. The gain is a rough estimate: 50 to 95 % of the time in operators.
 
     What looks alike
     ----------------

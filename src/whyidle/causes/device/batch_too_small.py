@@ -62,8 +62,7 @@ def batch_too_small(facts: Facts) -> Proof | None:
     What to do
     ----------
     First replace gradient accumulation by a larger micro-batch, which computes the same gradients
-    unless the model has batch normalisation. A larger global batch needs another learning rate and
-    may train differently.
+    unless the model has batch normalisation. A larger global batch needs another learning rate.
 
     References
     ----------

@@ -56,8 +56,8 @@ def cudnn_autotune_mismatch(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Searches in the first steps are warm-up. Workspace allocations are ``allocator-thrash``. For
-    jobs that require deterministic algorithms, a missing search is not reported.
+    Searches in the first steps are warm-up. Workspace allocations are reported as
+    ``allocator-thrash``. Jobs that require deterministic algorithms are not told to search.
 
     What to do
     ----------
@@ -67,8 +67,7 @@ def cudnn_autotune_mismatch(facts: Facts) -> Proof | None:
     References
     ----------
     PyTorch, Performance Tuning Guide, "Enable cuDNN auto-tuner"; pytorch/pytorch#2759 (random image
-    sizes: 600 to 2340 ms per step instead of 23 ms); speechbrain/speechbrain#294 (12 instead of 17
-    min with the search).
+    sizes: 600 to 2340 ms per step, not 23); speechbrain/speechbrain#294 (12 instead of 17 min).
     """
     return _prove_repeated_search(facts) or _prove_switched_off(facts)
 

@@ -45,17 +45,16 @@ def dense_indexing_gradients(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Trace: kernels fill zeros inside the backward nodes of embeddings and indexing. The prediction
-    removes 50, 95 or 100 % of their time (P5).
+    removes 50 to 100 % of their time (expected: 95 %, P5).
 
     Watched job on the CPU: in one step, the probe counts rows without a gradient in matrices of
-    which the batch reads at most a tenth. They must be more than half of what the optimizer
-    updates. The gain is the time of updates and embedding gradients, less the time of sparse
-    updates.
+    which a batch reads up to a tenth. These rows must be more than half of what the optimizer
+    updates. The gain is the time of updates and embedding gradients, minus that of sparse updates.
 
     What looks alike
     ----------------
-    Loops of short operators without indexing are ``short-operators-in-model``. An optimizer that
-    updates many small tensors is ``unfused-optimizer``.
+    Loops of short operators without indexing are reported as ``short-operators-in-model``. An
+    optimizer that updates many small tensors is reported as ``unfused-optimizer``.
 
     What to do
     ----------

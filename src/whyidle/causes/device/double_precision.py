@@ -46,20 +46,20 @@ def double_precision(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    float64 moves twice the bytes and halves the numbers per vector instruction. On GPUs not made
-    for simulation, float64 arithmetic is 32 to 64 times slower than float32.
+    float64 moves twice the bytes, and a vector instruction processes half as many numbers. On GPUs
+    not made for simulation, float64 arithmetic is 32 to 64 times slower than float32.
 
     How it is detected
     ------------------
-    On a CPU, the probe reports the type of the optimizer's parameters. The prediction saves 20, 42
-    or 50 % of the time of operators of at least 20 us. If no operator was recorded, it covers all
-    computing and its lower bound is zero. On a GPU, the names of kernels show 64 bits. The replay
-    keeps 75, 50 or 10 % of their time (P5).
+    On a CPU, the probe reports the type of the optimizer's parameters. The prediction saves 20 to
+    50 % (expected: 42 %) of the time of operators of at least 20 us. If no operator was recorded,
+    it covers all computing and its lower bound is zero. On a GPU, kernel names show the precision.
+    The replay keeps 10 to 75 % of the time of 64-bit kernels (expected: 50 %, P5).
 
     What looks alike
     ----------------
     Solvers, Gaussian processes and physics may need float64: compare the loss. Data that is float64
-    only in the loader is ``worker-handoff-bottleneck``.
+    only in the loader is reported as ``worker-handoff-bottleneck``.
 
     What to do
     ----------

@@ -44,25 +44,24 @@ def naive_attention(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     GPU: a softmax lies between two batched matrix products, with only small kernels in between. If
-    shapes and device are known, the replay runs the products' FLOPs at 15, 30 or 50 % of the peak.
-    Otherwise it removes 50, 85 or 100 % of the time between the products, and 0, 10 or 40 % of the
-    products' time (P5).
+    shapes and device are known, the replay runs the products' FLOPs at 15 to 50 % of the peak
+    (expected: 30 %). Otherwise it removes 50 to 100 % of the time between the products (expected:
+    85 %), and 0 to 40 % of the products' time (expected: 10 %, P5).
 
-    CPU: the same, with operators instead of kernels and always the second prediction. A watched run
-    is judged by its burst, which records every operator of a few steps. Stack samples name the
-    lines.
+    CPU: operators take the place of kernels, and the second prediction is used. A watched run is
+    judged by its burst, which records every operator of a few steps.
 
     What looks alike
     ----------------
     Attention cannot be fused if its weights are used elsewhere; ``nn.MultiheadAttention`` returns
     them by default, and most callers discard them. ``scaled_dot_product_attention`` itself runs
-    product, softmax, product if no fused kernel supports its inputs (on a CPU: with dropout). Such
-    operators do not count.
+    product, softmax, product if no fused kernel supports its inputs (on a CPU: with dropout). These
+    do not count.
 
     What to do
     ----------
-    Use ``F.scaled_dot_product_attention`` with a mask and data type that a fused kernel supports;
-    ``need_weights=False`` in ``nn.MultiheadAttention``; ``attn_implementation="sdpa"`` in
+    Use ``F.scaled_dot_product_attention`` with a mask and type that a fused kernel supports,
+    ``need_weights=False`` in ``nn.MultiheadAttention``, or ``attn_implementation="sdpa"`` in
     transformers.
 
     References

@@ -54,13 +54,12 @@ def needless_compute(facts: Facts) -> Proof | None:
     (P5). Watched job on the CPU: stack samples of the backward pass show recomputation. In both
     cases peak memory must be at most 60 % of the limit, or unknown.
 
-    A watched job on the CPU also shows evaluations with gradients enabled. They cost up to a third
-    of the time of their operators.
+    In a watched job on the CPU, evaluations with gradients enabled are reported too. They cost up
+    to a third of the time of their operators.
 
     What looks alike
     ----------------
-    Without recorded memory, a job that needs recomputation looks the same, so the confidence is
-    lower.
+    A job that needs recomputation. Without recorded memory it looks the same.
 
     What to do
     ----------

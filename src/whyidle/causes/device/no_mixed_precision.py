@@ -46,10 +46,10 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
     At least half of the time in matrix kernels is in FP32 or TF32, at most a fifth is in 16 or 8
     bits, and the device has tensor or matrix cores.
 
-    The prediction replays the steps with the time of FLOPs at the 16-bit peak and of half the bytes
-    (P5). It adds casts of weights and gradients and the host time to launch them, 2.5 times because
-    autocast inspects every operator (5 times for the lower bound). If the host is the bottleneck,
-    the gain is small or even negative.
+    The prediction replays the steps with kernel times for the 16-bit peak and half the bytes (P5).
+    It adds the casts of weights and gradients, and the host time to launch them, multiplied by 2.5
+    because autocast inspects every operator (by 5 for the lower bound). If the host is the
+    bottleneck, the gain is small or even negative.
 
     What looks alike
     ----------------

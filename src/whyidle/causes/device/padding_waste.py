@@ -41,8 +41,7 @@ CONFIDENCE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7, 5: 0.85}
 def padding_waste(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Samples of different lengths are padded to a fixed maximum, or to the longest sample of the
-    batch.
+    Samples are padded to a fixed maximum length, or to the longest sample of the batch.
 
     Why it costs
     ------------
@@ -52,8 +51,7 @@ def padding_waste(facts: Facts) -> Proof | None:
     ------------------
     The probe counts padded positions in some batches, from a mask, lengths, zero vectors or a
     repeated last number; without a DataLoader, from the padding indices of an embedding (CPU only).
-    At least 5 % of all positions must be padding. Rounding a length up to a multiple of 8 does not
-    count.
+    At least 5 % of all positions must be padding. Rounding up to a multiple of 8 does not count.
 
     If batch lengths vary, step times are fitted as ``T = a + b real + c padding``, where ``c`` is
     the cost of padding. The expected gain is zero if ``c`` is within two standard errors of zero.
@@ -64,8 +62,8 @@ def padding_waste(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    A model that skips padding, as with packed sequences, takes longer with more real positions and
-    is not reported. Nor is a step whose time does not depend on padding.
+    A model that skips padding, for example by packed sequences, takes longer with more real
+    positions and is not reported. Nor is a step whose time does not depend on padding.
 
     What to do
     ----------

@@ -19,8 +19,7 @@ from whyidle.model.proof_facts import DeviceFacts
 def slower_model_form(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    ``whyidle run --look model`` ran the job's own batch through variants of the model. One of them
-    takes less time.
+    ``whyidle run --look model`` tried variants of the model on the job's own batch. One is faster.
 
     Why it costs
     ------------
@@ -30,8 +29,7 @@ def slower_model_form(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The probe times passes with and without each variant in alternation. The step time is predicted
-    from the lower quartiles, the interval from the pairs. The largest gain is reported if its
-    interval lies above 1.
+    from the lower quartiles, the interval from the pairs. It must lie above 1.
 
     What looks alike
     ----------------

@@ -32,7 +32,7 @@ def tf32_disabled(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     On an NVIDIA device of compute capability 8.0 or later, matrix products run in ``sgemm``
-    kernels, and no product runs in TF32. The prediction replays the steps with the FLOPs at the
+    kernels, and no product runs in TF32. The prediction replays the steps with kernel times for the
     TF32 peak (P5). Devices whose TF32 peak is less than 1.3 times the FP32 peak are not judged.
 
     What looks alike
@@ -42,7 +42,7 @@ def tf32_disabled(facts: Facts) -> Proof | None:
 
     What to do
     ----------
-    Call ``torch.set_float32_matmul_precision("high")``. TF32 has a 10-bit mantissa, too little for
+    Call ``torch.set_float32_matmul_precision("high")``. Its 10-bit mantissa is too short for
     solvers.
 
     References

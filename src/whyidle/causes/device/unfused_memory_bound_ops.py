@@ -43,17 +43,17 @@ def unfused_memory_bound_ops(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    At least two consecutive kernels of one stream are elementwise, reductions or copies, and no
-    compiler generated them. A fused normalisation ends a chain. With recorded shapes, a change of
-    size ends it too, except for a reduction and its broadcast back to the old size. A fused chain
-    is assumed to take as long as its longest kernel. The prediction replays the steps with 30 to
-    100 % of the difference saved (P5).
+    At least two consecutive kernels of one stream are elementwise operations, reductions or copies,
+    and no compiler generated them. A fused normalisation ends a chain. With recorded shapes, a
+    change of size ends it too, except for a reduction and its broadcast back to the old size. A
+    fused chain is assumed to take as long as its longest kernel. The prediction replays the steps
+    with 30 to 100 % of the difference saved (P5).
 
     What looks alike
     ----------------
-    If the host is the bottleneck, the same chains are ``launch-bound-small-kernels``. A single
-    elementwise kernel between two matrix products does not count. Unfused attention and optimizers
-    have their own causes.
+    If the host is the bottleneck, the same chains are reported as ``launch-bound-small-kernels``. A
+    single elementwise kernel between two matrix products does not count. Unfused attention and
+    optimizers have other causes.
 
     What to do
     ----------

@@ -33,8 +33,8 @@ def wrong_memory_format(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Convolutions launch kernels that convert layouts (``nchwToNhwc``, ``batched_transpose``). The
-    prediction removes 50, 85 or 100 % of their time (P5; on ROCm 0, 25 or 100 %). A possible
-    speed-up of the convolutions is not included.
+    prediction removes 50 to 100 % of their time (expected: 85 %, P5; on ROCm, 0 to 100 %, expected:
+    25 %). A possible speed-up of the convolutions is not included.
 
     What looks alike
     ----------------

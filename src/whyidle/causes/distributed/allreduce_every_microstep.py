@@ -43,18 +43,16 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
 
     How it is detected
     ------------------
-    Between two optimizer steps there are several forward passes of DistributedDataParallel (watched
-    run: backward passes), and at least two of these are followed by all-reduces, at least half as
-    many as after any other. The lost time is (N - 1) / N of the exposed communication that delays
-    work (P7), as a mean over ranks. On a watched CPU, the prediction adds the copies of gradients
-    to and from buckets. Waiting for a rank with more work does not count, because it does not
-    depend on the number of exchanges.
+    Between two optimizer steps, several forward passes of DistributedDataParallel (watched run:
+    backward passes) are each followed by all-reduces, at least half as many as after any other. The
+    lost time is (N - 1) / N of the exposed communication that delays work (P7), as a mean over
+    ranks. On a watched CPU, the prediction adds the copies of gradients to and from buckets.
+    Waiting for a rank with more work does not count, because fewer exchanges do not shorten it.
 
     What looks alike
     ----------------
-    Two models in turn (a GAN) also have several forward passes, but one exchange per optimizer
-    step. Frameworks that accumulate by themselves (Lightning, Accelerate) already skip the
-    exchange.
+    Two models that train in turn (a GAN) also have several forward passes, but only one exchange
+    per optimizer step. Lightning and Accelerate already skip the exchange.
 
     What to do
     ----------

@@ -21,9 +21,8 @@ from whyidle.model.roles import Role
 def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    ``torch.nn.DataParallel``: in every step, one Python process copies the model to all GPUs,
-    scatters the batch, launches the kernels of every replica, and gathers the results on the first
-    GPU.
+    ``torch.nn.DataParallel``: in every step, one process copies the model to all GPUs, scatters the
+    batch, launches the kernels of every replica, and gathers the results on the first GPU.
 
     Why it costs
     ------------
@@ -40,8 +39,8 @@ def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Pipeline and model parallelism drive several devices from one process on purpose. They do not
-    scatter and gather.
+    Pipeline and model parallelism also use several devices in one process, but do not scatter and
+    gather.
 
     What to do
     ----------

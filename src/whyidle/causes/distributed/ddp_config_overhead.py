@@ -53,19 +53,18 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    The host does this work between the backward pass and the optimizer, and the device waits for
-    it.
+    The host does this between the backward pass and the optimizer, and the device waits for it.
 
     How it is detected
     ------------------
     The recording has ``copy_bucket_to_grad`` once per parameter, or ``search_unused_parameters``
-    once per step. The lost time is the device's idle time during them (on a CPU: all of it), from
-    0.5 % of the step. The lower bound is half, because recording lengthens small operators. The
-    upper bound adds the device time of the copies.
+    once per step. The lost time is the device's idle time during these calls (on a CPU: all of
+    their time). It must be at least 0.5 % of the step. The lower bound is half, because recording
+    lengthens small operators. The upper bound adds the device time of the copies.
 
-    A watched run on a CPU times only the search. It adds the time to mark every used parameter,
-    which the probe measures once, and one more exchange: the fastest tenth of the job's own
-    exchanges (upper bound: their median).
+    In a watched run on a CPU, only the search is timed. The prediction adds the time to mark every
+    used parameter, which the probe measures once, and one more exchange: as long as the fastest
+    tenth of the job's exchanges (upper bound: their median).
 
     What looks alike
     ----------------

@@ -44,22 +44,21 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
     How it is detected
     ------------------
     Exposed communication is time with a collective but no useful kernel, and short gaps that end
-    with a collective. It counts only if the next kernel was already launched; otherwise the host is
-    the bottleneck.
+    with a collective. It counts only if the next kernel was already launched.
 
     With all ranks recorded, the shortest of the matched collectives is the transfer; the rest is
     waiting for a late rank, which has its own causes. Transfer beyond 1.5 times its median does not
     count either. With one rank, the lower bound covers only the time that recurs in every step.
 
-    The prediction hides transfers behind the backward pass, two thirds of the compute time, as far
-    as there is room (P7). The last bucket cannot be hidden. The lower bound hides half, with
+    The prediction hides transfers behind the backward pass, which is two thirds of the compute
+    time, if there is room (P7). The last bucket cannot be hidden. The lower bound hides half, with
     collectives a third slower; the upper bound removes all transfer.
 
     What looks alike
     ----------------
     The rank with the longest collectives waits for a late one (``rank-workload-imbalance``,
-    ``late-rank``). One all-reduce per micro-batch is ``allreduce-every-microstep``; a slow path
-    between devices is ``nccl-transport-fallback``.
+    ``late-rank``). One all-reduce per micro-batch is reported as ``allreduce-every-microstep``; a
+    slow path between devices is reported as ``nccl-transport-fallback``.
 
     What to do
     ----------

@@ -30,24 +30,23 @@ def late_rank(job: Job) -> Proof | None:
     How it is detected
     ------------------
     Collectives are matched across ranks as for ``rank-workload-imbalance``, and the exposed waiting
-    of the others is the cost. The late rank does not compute longer; the report names what takes it
-    more time.
+    of the others is the cost. The late rank does not compute longer. The report says why.
 
     If one rank is always late, the prediction makes it as fast as the slowest other one; if ranks
-    take turns, every rank takes the mean (P8). If ranks on a CPU delay each other by Python and
-    their run times were recorded, only what the late rank runs longer counts. Turns that no rank's
-    own run time explains are then not reported.
+    take turns, every rank takes the mean (P8). If Python delays a rank on a CPU, and run times were
+    recorded, only the additional run time of the late rank counts. Turns that run times do not
+    explain are not reported.
 
     What looks alike
     ----------------
-    Longer computing is ``rank-workload-imbalance`` or ``fail-slow-device``. Communication that is
-    slow for every rank is ``exposed-gradient-comm``.
+    Longer computing is reported as ``rank-workload-imbalance`` or ``fail-slow-device``.
+    Communication that is slow for every rank is reported as ``exposed-gradient-comm``.
 
     What to do
     ----------
     Diagnose that rank's recording by itself and fix its delay. If ranks take turns, run Python's
     garbage collection at the same step on all ranks, keep logging and checkpoints off single ranks,
-    and let loaders prefetch more.
+    and prefetch more.
 
     References
     ----------

@@ -43,8 +43,8 @@ def nccl_transport_fallback(job: Job) -> Proof | None:
     ------------------
     Gloo: the device is idle during ``gloo:`` collectives for at least 1 % of the step. NCCL: all
     ranks were recorded on one machine, and at least five collectives of at least 16 MiB have a
-    median bus bandwidth below 5 GB/s. The shortest time over all ranks is used, which contains no
-    waiting. The loss is the exposed transfer beyond the time at 10 GB/s.
+    median bus bandwidth below 5 GB/s. The bandwidth is that of the rank with the shortest time,
+    which does not wait. The loss is the exposed transfer beyond the time at 10 GB/s.
 
     What looks alike
     ----------------

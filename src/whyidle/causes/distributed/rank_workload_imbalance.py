@@ -21,26 +21,25 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
 
     Why it costs
     ------------
-    Every step is as long as the slowest rank's. The waiting appears as communication on the ranks
-    that are not at fault.
+    The slowest rank determines the step. On the other ranks, waiting looks like communication.
 
     How it is detected
     ------------------
     Collectives are matched across ranks, and the clocks are aligned by their ends. The rank with
-    the shortest collectives is late; what the others take longer, without concurrent useful work,
-    is waiting. This cause is reported if the late rank computes longer and its kernels are not the
-    same as those of the others.
+    the shortest collectives is late. The additional time of the others, without concurrent useful
+    work, is waiting. This cause is reported if the late rank computes longer and its kernels are
+    not the same as those of the others.
 
     The prediction gives every rank the mean work (P8). The upper bound is all waiting, the lower
-    bound the part for which the same rank is late in every step. On a CPU, turns that no rank's own
-    run time explains are chance, and only that lower part is expected. The expected gain is also
-    reduced because balanced work runs on all cores at once, which may share arithmetic units.
+    bound the waiting for a rank that is late in every step. On a CPU, turns that run times do not
+    explain are chance, and only the lower bound is expected. The expected gain is also reduced
+    because balanced work runs on all cores at once, which may share arithmetic units.
 
     What looks alike
     ----------------
-    The same kernels at a lower speed, or on a CPU the same CPU time with less of a core:
+    The same kernels at a lower speed, or the same CPU time with less of a core, are reported as
     ``fail-slow-device``. A slower CPU core looks like more work and is reported here. A delay by
-    the loader, the host or an interruption is ``late-rank``.
+    the loader, the host or an interruption is reported as ``late-rank``.
 
     What to do
     ----------

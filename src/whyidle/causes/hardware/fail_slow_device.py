@@ -35,13 +35,15 @@ def fail_slow_device(job: Job) -> Proof | None:
 
     How it is detected
     ------------------
-    The others wait for this rank in at least 80 % of the steps. On a GPU, kernels with the same
-    names, launches and grids on all ranks make up 90 % of its kernel time, and take at least 5 %
-    longer on this rank. On a watched CPU, its additional wait for a core explains at least half of
-    the waiting. The prediction makes the rank as fast as the slowest other one (P8).
+    The others wait for this rank in at least 80 % of the steps. On a GPU, 90 % of its kernel time
+    is in kernels with the same names, numbers of launches and grids on all ranks, and these take at
+    least 5 % longer on this rank. In a watched job on a CPU, its additional wait for a core
+    explains at least half of the waiting. The prediction makes it as fast as the slowest other rank
+    (P8).
 
-    Or at least three reads of the process state show it as stopped (two, if its thread was idle for
-    as long). The gain is that share of the time, at most the others' exposed communication.
+    Or at least three reads of the process state show that the process is stopped (two, if its
+    thread was idle for as long). The gain is that share, limited to the others' exposed
+    communication.
 
     What looks alike
     ----------------

@@ -40,13 +40,12 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
     ------------------
     The median rate of at least three pinned copies of at least 4 MB is compared with the usual rate
     of the board's PCIe generation. The gain is the exposed time saved at the full rate (lower
-    bound: at half of it). In a watched job, NVML also shows a link below what card and slot allow.
-    Without recorded copies, such a link and its traffic suffice, with a lower bound of zero.
+    bound: at half of it). In a watched job, NVML also shows whether the link is below what card and
+    slot allow. Without recorded copies, such a link and its traffic suffice (lower bound: zero).
 
     What looks alike
     ----------------
-    Pageable and small copies are slow anyway and do not count. Two devices behind one switch reach
-    half the rate each.
+    Pageable and small copies do not count. Two devices behind one switch reach half the rate each.
 
     What to do
     ----------

@@ -29,8 +29,8 @@ CUBIC = 3.0
 def power_or_clock_cap(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    A power limit below the card's default, application clocks, or the power brake of the chassis
-    lowers the clocks under load.
+    A power limit below the default, application clocks, or a power brake lowers the clocks under
+    load.
 
     Why it costs
     ------------
@@ -40,18 +40,18 @@ def power_or_clock_cap(facts: Facts) -> Proof | None:
     ------------------
     NVML gives such a reason while kernels run. A software power cap counts only if the limit is
     below 95 % of the default. The upper bound assumes the maximum clock (P11). The expected gain
-    assumes the clock at the default limit (power grows with its cube) for work that is not
-    memory-bound. The lower bound is zero, because a busy GPU does not hold its maximum clock
-    anyway.
+    assumes the clock at the default limit (power grows with the cube of the clock) for work that is
+    not memory-bound. The lower bound is zero, because a busy GPU does not hold its maximum clock.
 
     What looks alike
     ----------------
-    A software power cap at the default limit is normal on a busy GPU. A lower limit may be
-    intended, to save energy.
+    A software power cap at the default limit is normal. A lower limit may be intended, to save
+    energy.
 
     What to do
     ----------
-    Ask the administrator whether the limit is intended; ``nvidia-smi -pl``, ``-rac``.
+    Ask whether the limit is intended. ``nvidia-smi -pl`` sets the limit, ``-rac`` resets the
+    clocks.
 
     References
     ----------

@@ -46,10 +46,10 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Trace: the device is idle while the launching thread is inside a known tracker, writer, plotting
-    library or network client, for at least 1 % of the step. The DataLoader does not count. Work for
-    the log at the same line, or in a function that only logs, is added to what removal would save.
-    The prediction reports less often or in the background (P9). For a single report the lower bound
-    is zero, because its frequency is unknown.
+    library or network client, for at least 1 % of the step. The DataLoader does not count. The
+    limit of the gain includes work for the log at the same line, or in a function that only logs.
+    The prediction assumes fewer reports, or reports in the background (P9). For a single report the
+    lower bound is zero, because its frequency is unknown.
 
     Watched process: the training thread sleeps between the recorded calls, so it waits for a
     network, a file or a clock. Stack samples name the line. Waits inside operators, JAX, TensorFlow
@@ -57,13 +57,12 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    A request inside the DataLoader fetches data. Reading the loss in order to log it is
-    ``per-step-host-sync``; printing it is ``python-overhead-in-step``.
+    A request inside the DataLoader fetches data. Reading the loss in order to log it is reported as
+    ``per-step-host-sync``; printing it is reported as ``python-overhead-in-step``.
 
     What to do
     ----------
-    Report less often, from a background thread or process. Turn off histograms of parameters and
-    gradients.
+    Report less often, or from a background thread. Turn off histograms of parameters and gradients.
 
     References
     ----------

@@ -36,11 +36,12 @@ def callback_overhead(facts: Facts) -> Proof | None:
     ------------------
     The probe records callback calls of more than 50 us; stack samples name the lines. Checkpoints,
     evaluations, and time in which the device works do not count. The rest must reach 1 % of the
-    step. A hundredth of it is expected to remain (lower bound of the gain: 30 %).
+    step. A hundredth of it is expected to remain, at most 30 %.
 
     What looks alike
     ----------------
-    ``ModelCheckpoint(save_freq=...)`` is ``sync-checkpoint``; validation is ``heavy-evaluation``.
+    For ``ModelCheckpoint(save_freq=...)`` see ``sync-checkpoint``, for validation
+    ``heavy-evaluation``.
 
     What to do
     ----------

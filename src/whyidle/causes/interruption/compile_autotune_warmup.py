@@ -41,7 +41,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    The GPU waits for it. A short or often restarted job pays it again and again; a long one hardly
+    The GPU waits. A short or often restarted job pays this cost each time; a long one hardly
     notices.
 
     How it is detected
@@ -57,8 +57,8 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    New shapes that compile again and again are ``recompilation-storm``. Allocation in steady steps
-    is ``allocator-thrash``.
+    New shapes that compile again and again are reported as ``recompilation-storm``. Allocation in
+    steady steps is reported as ``allocator-thrash``.
 
     What to do
     ----------

@@ -52,7 +52,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     A script that only evaluates is not interrupted: functions that span whole steps do not count.
-    Nor does a function whose result the training step needs. Checkpoints after an evaluation are
+    Nor does a function whose result the training step needs. For checkpoints, see
     ``sync-checkpoint``.
 
     What to do

@@ -41,13 +41,13 @@ OLDEST = 2
 def python_gc_pauses(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Training waits while Python's garbage collector examines all objects: automatically, because
-    many objects are alive, or because the program calls ``gc.collect()`` in its loop.
+    Training waits while Python's garbage collector examines all objects. It runs automatically,
+    because many objects are alive, or because the program calls ``gc.collect()`` in its loop.
 
     Why it costs
     ------------
     A full collection of a large heap takes 50 ms to 2 s on the training thread. With many ranks, a
-    different one is late each time, and all wait for it.
+    different rank is late each time, and all wait for it.
 
     How it is detected
     ------------------
@@ -58,14 +58,14 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     half, because its frequency is unknown.
 
     A watched run records the generation of each collection. The prediction assumes that the heap is
-    frozen: young objects are still examined, but once, and full collections become rare and skip
+    frozen: young objects are still examined, but once, and full collections are rare and skip
     frozen objects (P9).
 
     What looks alike
     ----------------
-    Collections in the code of a debugging mode or a profiler are ``debug-mode-left-on``.
-    ``torch.cuda.empty_cache`` next to the call is ``allocator-thrash``. A pause without a recorded
-    collection is not attributed to the collector.
+    Collections in the code of a debugging mode or a profiler are reported as
+    ``debug-mode-left-on``. ``torch.cuda.empty_cache`` next to the call is reported as
+    ``allocator-thrash``. A pause without a recorded collection is not attributed to the collector.
 
     What to do
     ----------

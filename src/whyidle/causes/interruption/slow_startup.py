@@ -22,8 +22,8 @@ def slow_startup(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    The GPU is allocated and idle. A short or often restarted job pays it again and again; a long
-    one hardly notices.
+    The GPU is idle. A short or often restarted job pays this cost each time; a long one hardly
+    notices.
 
     How it is detected
     ------------------
@@ -37,8 +37,8 @@ def slow_startup(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Compilation and kernel loading in the first steps are ``compile-autotune-warmup``. Workers that
-    restart in each epoch are ``worker-restart-per-epoch``.
+    Compilation and kernel loading in the first steps are reported as ``compile-autotune-warmup``.
+    Workers that restart in each epoch are reported as ``worker-restart-per-epoch``.
 
     What to do
     ----------

@@ -45,7 +45,7 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    The GPU is idle for the whole write, although only the copy of the state must happen then.
+    The GPU is idle for the whole write, although only the copy of the state has to happen then.
 
     How it is detected
     ------------------
@@ -57,8 +57,8 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Logging of pictures or uploads is ``blocking-logging-upload``. Waiting for storage while reading
-    data is an input stall.
+    Logging of pictures or uploads is reported as ``blocking-logging-upload``. Waiting for storage
+    while reading data is an input stall.
 
     What to do
     ----------

@@ -46,7 +46,7 @@ def allocator_thrash(facts: Facts) -> Proof | None:
     ------------------
     Trace: steady steps make at least one allocation call per two steps. The prediction replays the
     steps without these calls and their synchronisations. Watched job: the allocator counts at least
-    one cache flush per ten steps. The gain is at most the time without kernels by NVML.
+    one cache flush per ten steps. The gain is at most the time in which NVML reports no kernel.
 
     What looks alike
     ----------------

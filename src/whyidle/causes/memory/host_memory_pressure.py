@@ -31,18 +31,19 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
     ------------------
     The kernel's pressure stall information (PSI) gives the time in which some, and in which all,
     tasks waited for memory. It must be at least 3 %, and counts at most as much as the job's wait
-    for data. The time of all tasks is the lower bound, that of some tasks the upper. In a full
-    group, the upper bound includes waits to read data again.
+    for data. The lower bound is the time in which all tasks waited, the upper bound that in which
+    some did (in a full group, with waits to read data again).
 
-    The PSI of the job's control group (version 2) is used. That of the machine is used only if the
-    job holds a quarter of its memory, or if the group is full while the machine has free memory,
-    and the job has most of the machine's major page faults or reads half of its data again.
+    whyidle uses the PSI of the job's control group (version 2). It uses that of the machine only if
+    the job holds a quarter of the machine's memory, or if the group is full while the machine has
+    free memory, and the job has most of the machine's major page faults or reads half of its data
+    again.
 
     What looks alike
     ----------------
     The first read of a data set larger than memory waits for storage, not for memory. Reading it
-    again in every epoch is ``page-cache-thrash``. A loader with too few workers also makes the job
-    wait. If that wait is mostly for memory, more workers do not help.
+    again in every epoch is reported as ``page-cache-thrash``. A loader with too few workers also
+    makes the job wait. If that wait is mostly for memory, more workers do not help.
 
     What to do
     ----------

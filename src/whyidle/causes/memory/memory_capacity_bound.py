@@ -29,8 +29,7 @@ PEAK = "peak allocated memory, share of the device's"
 def memory_capacity_bound(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The GPU waits for launches. A larger batch would spread them over more samples, but device
-    memory is already full.
+    The GPU waits for launches. A larger batch needs fewer of them per sample, but memory is full.
 
     Why it costs
     ------------
@@ -38,15 +37,14 @@ def memory_capacity_bound(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Peak allocated memory is at least 90 % of the device's, and the device waits for launches for at
-    least 5 % of the step. In a watched job the framework's allocator and NVML report both. Saving
-    memory costs time (recomputation: about a fifth), so the lower bound and the expected gain are
-    zero. The upper bound is half of the wait (P6).
+    Peak allocated memory is at least 90 % of the device's memory, and the device waits for launches
+    for at least 5 % of the step. In a watched job, the framework's allocator and NVML report these
+    figures. Saving memory costs time (recomputation: about a fifth), so the lower bound and the
+    expected gain are zero. The upper bound is half of the wait (P6).
 
     What looks alike
     ----------------
-    Much reserved but little allocated memory is a full cache. A busy GPU with full memory is well
-    used.
+    Much reserved but little allocated memory is a full cache. A busy GPU with full memory is fine.
 
     What to do
     ----------

@@ -45,7 +45,7 @@ def memory_leak_growth(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    At first it costs nothing. When memory is full, the allocator flushes its cache in every step,
+    It costs nothing at first. When memory is full, the allocator flushes its cache in every step,
     and finally the job fails.
 
     How it is detected
@@ -53,8 +53,8 @@ def memory_leak_growth(facts: Facts) -> Proof | None:
     Trace: allocated device memory rises with each of at least four steady steps, by nearly the same
     amount (squared correlation at least 0.95). Watched job on the CPU: the process's memory, read
     every second, grows as steadily and by more than 64 MiB. The report names a line that retains
-    each step's graph, and the steps until memory is full. The only predicted gain is the time to
-    clear new memory on the host.
+    each step's graph, and the steps until memory is full. The predicted gain is only the time to
+    clear new host memory.
 
     What looks alike
     ----------------

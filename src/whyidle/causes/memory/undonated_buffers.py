@@ -38,16 +38,15 @@ def undonated_buffers(facts: Facts) -> Proof | None:
     ------------------
     After the third step of a watched job on the CPU, the probe compares outputs with arguments of
     the same shape and type that were not deleted. Page faults show how much memory each step takes
-    from the system, which costs 1 s per 2.5 GB. None, half or all of it is assumed to be for the
-    outputs. Less than half of their size is not judged. Measured with Adam (JAX 0.10, CPU): 274 to
-    156 ms per step for a 6 x 2048 network, 83 to 77 ms for 12 x 1024, whose memory the allocator
-    kept, and no gain for 6 x 512.
+    from the system, which costs 1 s per 2.5 GB. The prediction assumes that none, half or all of it
+    is for the outputs. If it is less than half of their size, nothing is reported. Measured with
+    Adam (JAX 0.10, CPU): 274 to 156 ms per step for a 6 x 2048 network, 83 to 77 ms for 12 x 1024,
+    whose memory the allocator kept, and no gain for 6 x 512.
 
     What looks alike
     ----------------
     A loader that allocates memory for every batch causes page faults too; at most the bytes of the
-    outputs count. On a GPU the allocator keeps its memory, so donation saves no time and is not
-    judged.
+    outputs count. On a GPU the allocator keeps its memory, so this is not judged.
 
     What to do
     ----------

@@ -19,30 +19,29 @@ from whyidle.model.proof_facts import TransferFacts
 def blocking_h2d_copy(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Batches are copied from pinned memory (or the recording does not show the kind), but the device
-    has no other work during the copy, or the host waits for it.
+    Batches are copied from pinned memory (or memory of unknown kind), but the device has no other
+    work during the copy, or the host waits for it.
 
     Why it costs
     ------------
-    Copy engines can run in parallel to the compute units, but here they take turns. A wait after
+    Copy engines can work in parallel with the compute units, but here they take turns. A wait after
     the copy also empties the launch queue.
 
     How it is detected
     ------------------
     Three shares of the step are added up: copies without concurrent kernels, idle time inside copy
     calls, and idle time while the queue refills. The sum must reach 1 %. Overlap can save at most
-    the smaller of exposed copying and computing (P3).
+    the exposed copies, and at most the compute time (P3).
 
     What looks alike
     ----------------
     Copies from pageable memory cannot overlap: see ``pageable-h2d-copy`` first. Copies to the host
-    that the program reads are ``per-step-host-sync``.
+    that the program reads are reported as ``per-step-host-sync``.
 
     What to do
     ----------
     Use pinned memory with ``non_blocking=True``, and copy the next batch on a second stream during
-    the current step. Synchronise before you read a device-to-host copy made with
-    ``non_blocking=True``.
+    the current step. Synchronise before you read a device-to-host copy of that kind.
 
     References
     ----------

@@ -34,8 +34,8 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    The program waits until the device has finished and every byte is copied. Then the launch queue
-    is empty.
+    The program waits until the device has finished and every byte is copied; then the queue is
+    empty.
 
     How it is detected
     ------------------
@@ -47,7 +47,8 @@ def large_d2h_copy(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     A scalar that is read back costs its wait, not its bytes: ``per-step-host-sync``. An operator
-    that runs on the host is ``cpu-fallback-op``. Offloading on a separate stream does not count.
+    that runs on the host is reported as ``cpu-fallback-op``. Offloading on its own stream does not
+    count.
 
     What to do
     ----------

@@ -37,8 +37,8 @@ IMAGE = 0.75
 def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Each step sends dozens of small tensors one by one, or uses wider types than necessary: float64,
-    int64, images as float32.
+    Each step sends dozens of small tensors one by one, or needlessly wide types (64 bits, float
+    images).
 
     Why it costs
     ------------
@@ -49,14 +49,14 @@ def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
     Small copies: a step sends at least 20 tensors of at most 64 KiB while the device is idle. The
     prediction packs them into one copy; its upper bound also saves the host's work between them.
     Wide copies: the operator of a copy of at least 1 MB recorded a 64-bit type or a float image.
-    Only the exposed part counts. Half of the saving is expected, or all of it if the device
+    Only the exposed part counts. The expected saving is half of that, or all of it if the device
     converts 64-bit floats on arrival, because then the job does not need them.
 
     What looks alike
     ----------------
-    Large copies of data that needs its type are ``pageable-h2d-copy`` or ``blocking-h2d-copy``.
-    Small copies behind a full queue cost nothing. Only the author knows whether a narrower type
-    suffices, so whyidle changes no type without consent.
+    For large copies of data that needs its type, see ``pageable-h2d-copy`` and
+    ``blocking-h2d-copy``. Small copies behind a full queue cost nothing. Only the author knows
+    whether a narrower type suffices, so whyidle changes no type without consent.
 
     What to do
     ----------

@@ -27,8 +27,7 @@ def pageable_h2d_copy(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    The copy is slower than the link, cannot overlap with compute, and blocks the launching thread
-    even with ``non_blocking=True``.
+    It is slow, cannot overlap with compute, and blocks the thread even with ``non_blocking=True``.
 
     How it is detected
     ------------------
