@@ -33,7 +33,7 @@ def gpu_contention(facts: Facts) -> Proof | None:
     ------------------
     NVML reports for what share of the time each process runs kernels. For processes that were never
     in this job's process tree, the sum must be at least 5 %. The upper bound is all of that time,
-    the lower bound a fifth, because concurrent kernels cost each other less.
+    the lower bound a fifth, because concurrent kernels slow each other down less.
 
     What looks alike
     ----------------

@@ -32,8 +32,8 @@ products with dimensions that are not multiples of 8 and a modern library; often
 def misaligned_tensor_shapes(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Matrix dimensions, such as a vocabulary of 50257, are not multiples of 16 bytes (8 FP16 or 4
-    TF32).
+    Matrix dimensions, such as a vocabulary of 50257, are not multiples of 16 bytes (8 FP16
+    numbers).
 
     Why it costs
     ------------

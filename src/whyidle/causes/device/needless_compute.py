@@ -45,7 +45,8 @@ def needless_compute(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    The forward pass is about a third of a step's work. A second one adds a fifth to a third.
+    The forward pass is about a third of a step's work. A second one makes a step a fifth to a third
+    longer.
 
     How it is detected
     ------------------

@@ -34,10 +34,10 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
     for data. The lower bound is the time in which all tasks waited, the upper bound that in which
     some did (in a full group, with waits to read data again).
 
-    whyidle uses the PSI of the job's control group (version 2). It uses that of the machine only if
-    the job holds a quarter of the machine's memory, or if the group is full while the machine has
-    free memory, and the job has most of the machine's major page faults or reads half of its data
-    again.
+    whyidle reads the PSI of the job's control group (version 2), or else that of the machine. The
+    latter counts only if the job holds a quarter of the machine's memory, or if its group is full
+    while the machine has free memory. A group counts as full only if the job has most of the
+    machine's major page faults, or reads half of its data again.
 
     What looks alike
     ----------------
