@@ -57,10 +57,11 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    The recording has ``copy_bucket_to_grad`` once per parameter, or ``search_unused_parameters``
-    once per step. The lost time is the device's idle time during these calls (on a CPU: all of
-    their time). It must be at least 0.5 % of the step. The lower bound is half, because recording
-    lengthens small operators. The upper bound adds the device time of the copies.
+    The recording contains ``copy_bucket_to_grad`` once per parameter, or
+    ``search_unused_parameters`` once per step. The lost time is the device's idle time during these
+    calls (on a CPU: all of their time). It must be at least 0.5 % of the step. The lower bound is
+    half, because recording lengthens small operators. The upper bound adds the device time of the
+    copies.
 
     In a watched run on a CPU, only the search is timed. The prediction adds the time to mark every
     used parameter, which the probe measures once, and one more exchange: as long as the fastest

@@ -44,9 +44,9 @@ def late_rank(job: Job) -> Proof | None:
 
     What to do
     ----------
-    Diagnose that rank's recording by itself and fix its delay. If ranks take turns, run Python's
-    garbage collection at the same step on all ranks, keep logging and checkpoints off single ranks,
-    and prefetch more.
+    Diagnose that rank's recording separately and fix what delays it. If ranks take turns, run
+    Python's garbage collection at the same step on all ranks, keep logging and checkpoints off
+    single ranks, and prefetch more.
 
     References
     ----------

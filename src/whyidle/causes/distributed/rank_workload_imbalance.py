@@ -37,9 +37,9 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
 
     What looks alike
     ----------------
-    The same kernels at a lower speed, or the same CPU time with less of a core, are reported as
-    ``fail-slow-device``. A slower CPU core looks like more work and is reported here. A delay by
-    the loader, the host or an interruption is reported as ``late-rank``.
+    The same kernels at a lower speed (on a CPU: the same CPU time, but longer waits for a core) are
+    reported as ``fail-slow-device``. A slower CPU core looks like more work and is reported here. A
+    delay by the loader, the host or an interruption is reported as ``late-rank``.
 
     What to do
     ----------

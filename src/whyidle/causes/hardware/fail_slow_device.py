@@ -26,7 +26,7 @@ def fail_slow_device(job: Job) -> Proof | None:
     """What it means
     ----------------
     One rank launches the same kernels as the others, but its device takes longer: lower clocks,
-    heat, a power limit, memory errors, another job. On a CPU, the rank gets less of a core than the
+    heat, a power limit, memory errors, another job. On a CPU, the rank gets less CPU time than the
     others, because of another program, a low priority, a quota, or repeated stops of its process.
 
     Why it costs

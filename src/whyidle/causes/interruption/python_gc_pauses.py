@@ -41,8 +41,9 @@ OLDEST = 2
 def python_gc_pauses(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Training waits while Python's garbage collector examines all objects. It runs automatically,
-    because many objects are alive, or because the program calls ``gc.collect()`` in its loop.
+    Training waits while Python's garbage collector examines all objects. It runs either
+    automatically, because many objects are alive, or because the program calls ``gc.collect()`` in
+    its loop.
 
     Why it costs
     ------------

@@ -31,8 +31,8 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
     ------------------
     The kernel's pressure stall information (PSI) gives the time in which some, and in which all,
     tasks waited for memory. It must be at least 3 %, and counts at most as much as the job's wait
-    for data. The lower bound is the time in which all tasks waited, the upper bound that in which
-    some did (in a full group, with waits to read data again).
+    for data. The lower bound is the time in which all tasks waited, the upper bound the time in
+    which some did. In a full group, the upper bound includes waits to read data again.
 
     whyidle reads the PSI of the job's control group (version 2), or else that of the machine. The
     latter counts only if the job holds a quarter of the machine's memory, or if its group is full
