@@ -17,7 +17,7 @@ import pytest
 
 from imagined_jobs import healthy
 from whyidle.__main__ import main
-from whyidle.cli.prepare import FORMS, LIBRARIES
+from whyidle.cli.prepare import FORMS
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix
 from whyidle.store.run_store import Store
@@ -183,15 +183,6 @@ def test_the_shown_edit_works_for_any_folder(capsys: pytest.CaptureFixture[str])
         [sys.executable, "../job.py"], cwd="some data", capture_output=True, text=True, check=True
     )
     assert done.stdout == "120 0.5\n"
-
-
-@pytest.mark.parametrize("form", LIBRARIES)
-def test_forms_of_libraries_are_shown_and_not_written(
-    form: str, capsys: pytest.CaptureFixture[str]
-):
-    assert prepare("--form", form) == 0
-    assert "make_lines" in capsys.readouterr().out
-    assert not Path("out").exists()
 
 
 def test_sources_that_change_meanwhile(capsys: pytest.CaptureFixture[str]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from whyidle.diagnosis.diagnose import diagnose_job
@@ -19,6 +20,19 @@ def test_fits_and_says_what_changed(width: int):
     assert "gone: dataloader-no-workers" in " ".join(text.split())
     assert text.isascii()
     assert not [line for line in text.split("\n") if len(line) > width]
+
+
+def test_batches_that_differ_are_compared_by_samples_per_second():
+    slow, fast = (diagnose_job([job(loader_ms=ms).timeline()]) for ms in (42.0, 2.0))
+    replace = msgspec.structs.replace
+    before, after = (
+        replace(side, steps=replace(side.steps, samples_per_s=rate))
+        for side, rate in ((fast, 100.0), (slow, 300.0))
+    )
+    text = " ".join(render_text(comparison_parts(compare_diagnoses(before, after))).split())
+    assert "3.00x the samples per second: 100 to 300" in text
+    assert "slower" not in text
+    assert "assumes the same number of samples" not in text
 
 
 def test_no_change_is_said():

@@ -84,6 +84,26 @@ def test_the_gate(slow: Diagnosis, fast: Diagnosis):
         check_regression(compare_diagnoses(fast, slow), 5.0)
 
 
+def with_rate(diagnosis: Diagnosis, samples_per_s: float) -> Diagnosis:
+    steps = msgspec.structs.replace(diagnosis.steps, samples_per_s=samples_per_s)
+    return msgspec.structs.replace(diagnosis, steps=steps)
+
+
+def test_the_gate_judges_samples_where_batches_differ(slow: Diagnosis, fast: Diagnosis):
+    step = compare_diagnoses(fast, slow).step
+    assert step is not None
+    four_times = compare_diagnoses(with_rate(fast, 100.0), with_rate(slow, 400.0 / step.ratio))
+    assert four_times.times_the_samples == pytest.approx(4.0)
+    check_regression(four_times, 0.0)
+    with pytest.raises(GateError, match="a sample became"):
+        check_regression(compare_diagnoses(with_rate(slow, 400.0), with_rate(fast, 100.0)), 0.0)
+
+
+def test_a_smaller_last_batch_does_not_make_steps_differ(slow: Diagnosis):
+    found = compare_diagnoses(with_rate(slow, 100.0), with_rate(slow, 102.0))
+    assert found.times_the_samples == 1.0
+
+
 def without_steps(diagnosis: Diagnosis) -> Diagnosis:
     replace = msgspec.structs.replace
     steps = replace(diagnosis.steps, mean_s=None, detected_by=None)

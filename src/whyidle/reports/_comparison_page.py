@@ -64,6 +64,13 @@ def _headline(comparison: Comparison) -> str:
         f"{words.format_seconds(comparison.after.step_s)}"
     )
     spread = f"95% interval {step.low:.2f} to {step.high:.2f}"
+    if (times := comparison.times_the_samples) != 1.0:
+        rates = [f"{s.samples_per_s or 0:,.0f}" for s in (comparison.before, comparison.after)]
+        return (
+            f"{times / step.ratio:.2f}× the samples per second: {rates[0]} to {rates[1]}. A step "
+            f"has {times:.2g} times the samples and takes {step.ratio:.2f} times as long "
+            f"({change}, {spread})."
+        )
     if not step.real:
         return (
             f"The step time did not change significantly ({change}): ratio {step.ratio:.2f}, "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.model.documents.comparison import Comparison, StepChange
+from whyidle.model.documents.comparison import SAME_SIZE, Comparison, StepChange
 from whyidle.model.documents.run_table import RunRow, RunTable
 from whyidle.runs.compare import (
     compare_diagnoses,
@@ -74,11 +74,6 @@ def _script_index(command: list[str]) -> int:
         if word == "-m" or word.endswith(".py"):
             return index
     return 0
-
-
-SAME_SIZE = 0.05
-"""relative difference up to which steps have the same number of samples: the last batch of an epoch
-may be smaller"""
 
 
 def build_run_table(diagnoses: Sequence[Diagnosis], baseline: int = 0) -> RunTable:

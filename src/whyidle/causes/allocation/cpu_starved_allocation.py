@@ -23,7 +23,7 @@ own use of them low"""
 THROTTLED = 0.05
 """least share of the time lost to a quota"""
 LEAST_SHARE = 0.05
-"""least share of the step waiting for data (where peers begin to warn)"""
+"""least share of the step waiting for data, from which other tools warn, too"""
 
 
 @cause(
@@ -35,52 +35,38 @@ LEAST_SHARE = 0.05
 def cpu_starved_allocation(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    CPU affinity or a control group quota grants the job one or two cores per training process. The
+    CPU affinity or a control group quota gives the job at most two cores per training process. The
     job uses all of them, and the device waits for data.
 
     Why it costs
     ------------
-    Loader workers, decoding and the training process take turns on the same cores. More workers
-    only compete for the same cores.
+    Loader workers and the training process share the same cores, and so would more workers.
 
     How it is detected
     ------------------
-    Over the steps in scope, the wait for the next batch takes at least 5 % of the step, and the
-    processes of the job use up the granted cores, crowd on them, or are throttled by the quota.
-    With enough cores, loading hides behind computing (P1). At the low end nothing is gained, as
-    another limit may follow. Where workers and the CPU time of processes were recorded, the
-    expected step is the one that the machine's cores allow, or twice the cores where no limit is
-    seen: at least what the training process or its
-    workers need without waiting for a core, adjusted for cores that share arithmetic units.
-    Otherwise half of the wait is the expected gain. On the CPU, computing waits for a core too;
-    if that wait is longer than the wait for data, it is the cost of the missing cores.
+    The wait for the next batch takes at least 5 % of the step or, on a CPU of a machine with more
+    cores, the training thread's wait for a core does. In addition, the job's processes use at least
+    85 % of the granted cores, 1.25 processes per core are runnable, or the quota throttles the job
+    for 5 % of the time. Without loader workers, only the wait for a core during loading counts. The
+    report names the limit: a quota, a cpuset, or an affinity set by ``taskset`` or a launcher.
 
-    Without loader workers, one thread loads and cannot use a second core, so only its wait for a
-    core during loading counts. CPU time of the process's other threads does not count as use,
-    because operator threads spin for some time after each operator.
-
-    Where training waits for a core rather than for data, only a limit that the job uses up counts,
-    as other programs may have the core. Where the machine has more cores, the limit is named: a
-    quota, or an affinity, which a cpuset of the control group set if it is as narrow, and else
-    ``taskset`` or a launcher. Workers of one thread each that crowd such a job's cores have too few
-    of them, however many they are: their work stays the same. For a command without steps, only the
-    time lost to the quota counts.
+    With enough cores, loading is hidden behind computing (P1). The lower bound is zero, because
+    another limit may follow. The expected gain is half of the wait; if workers and CPU times were
+    recorded, it is computed for all cores of the machine (without a known limit, for twice the
+    cores). For a command without steps, only throttling counts.
 
     What looks alike
     ----------------
-    Workers that wait for storage leave cores idle, and nothing is reported. Workers with more
-    threads than cores, or far more workers than cores, exhaust the cores by themselves
-    (``cpu-oversubscription``), and workers that cost more than they would save on any number of
-    cores are needless (``worker-handoff-bottleneck``): more cores, which cost money, are requested
-    only where no other number of workers helps. Otherwise the job's needs show only with one
-    single-threaded worker per core. One thread that loads on a core of its own is
-    ``dataloader-no-workers``. Neighbours on the same cores have the same effect where one or two
-    cores were granted: with more cores the scheduler could use others.
+    Workers that wait for storage leave cores idle and are not reported. Workers with more threads
+    than cores, or far more workers than cores, are reported as ``cpu-oversubscription``. Workers
+    that cost more than they save on any number of cores are reported as
+    ``worker-handoff-bottleneck``. A single thread that loads on its own core is reported as
+    ``dataloader-no-workers``. Other programs on the granted cores have the same effect.
 
     What to do
     ----------
     Request more cores per GPU. Until then, use fewer operator threads, cheaper or cached
-    preparation, or decode on the GPU.
+    preprocessing, or decode on the GPU.
 
     References
     ----------
@@ -144,7 +130,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
 
 
 def _needs_no_cores(facts: Facts) -> bool:
-    """Whether no workers are as fast as the present ones would be with a core for each."""
+    """Whether loading without workers is as fast as the present workers with a core each."""
     workers = facts.workers
     if not workers.better_without:
         return False
@@ -169,7 +155,7 @@ def _predict_more_cores(facts: Facts, granted: float, waiting: float) -> Predict
 
 
 def _prove_throttling(facts: Facts, telemetry: TelemetryWindow) -> Proof | None:
-    """Prove that a quota throttles a command without steps; at best all of that time is saved."""
+    """Prove that a quota throttles a command without steps; at most that time can be saved."""
     cores, used, throttled = _core_usage(facts, telemetry)
     high = min(throttled, facts.bucket_share("unknown"))
     if cores is None or high < THROTTLED:

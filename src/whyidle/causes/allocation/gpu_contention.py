@@ -26,19 +26,19 @@ def gpu_contention(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    Without MPS or MIG, kernels of several processes take turns. With them they share execution
-    units, caches and bandwidth. In both cases the job's own kernels take longer.
+    Without MPS or MIG, kernels of several processes take turns. With MPS, they share execution
+    units, caches and bandwidth. Both make the job's own kernels take longer.
 
     How it is detected
     ------------------
-    NVML reports the share of the time for which each process's kernels ran. Processes that were
-    never in this job's process tree together have at least 5 %. At best all of that time is saved;
-    the low estimate is a fifth, since concurrent kernels cost each other less.
+    NVML reports for what share of the time each process runs kernels. For processes that were never
+    in this job's process tree, the sum must be at least 5 %. The upper bound is all of that time,
+    the lower bound a fifth, because concurrent kernels slow each other down less.
 
     What looks alike
     ----------------
-    In a container, the driver's process ids differ from the job's. If none of the ids on the GPU
-    belongs to the job, nothing is reported. Processes that only hold memory do not count.
+    In a container, the driver's process ids differ from the job's. If no id on the GPU belongs to
+    the job, nothing is reported. Processes that only hold memory do not count.
 
     What to do
     ----------

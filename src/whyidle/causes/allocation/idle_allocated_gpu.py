@@ -32,16 +32,15 @@ def idle_allocated_gpu(job: Job) -> Proof | None:
 
     How it is detected
     ------------------
-    The recording lists the visible devices and the number of processes. Devices with work per
-    process, times processes, are fewer than the devices listed on one host. In a watched job, NVML
-    reports visible GPUs without kernels and processes, while others work. The finding costs no time
-    of the recorded GPU, so it has no share of the step and is a remark. In a command without steps
-    whose GPUs all do nothing, they are idle all of the time, and all of it could be freed.
+    Trace: the number of processes times the devices with work per process is smaller than the
+    number of visible devices. Watched job: NVML reports visible GPUs without kernels or processes
+    while others work. The finding is a note, because it costs the job no time. For a command
+    without steps whose GPUs are all idle, the upper bound is the whole time.
 
     What looks alike
     ----------------
-    One rank of a job that spans all devices sees them all too, but then the number of processes
-    covers them. Without this number a recording proves nothing. Another job may use the remaining
+    A rank of a job that uses all devices also sees all of them, but the number of processes shows
+    that they are used. Without that number, nothing is reported. Another job may use the remaining
     GPUs, which only the scheduler or telemetry of all devices shows.
 
     What to do

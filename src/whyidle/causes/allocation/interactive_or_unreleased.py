@@ -14,8 +14,7 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 
 SURE = 0.8
-"""low estimate: share of the waiting that is idle; a process whose work has no steps may wait by
-design"""
+"""lower bound: idle share of the waiting; a process without steps may wait by design"""
 
 
 @cause(
@@ -27,27 +26,25 @@ design"""
 def interactive_or_unreleased(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The process is alive and the framework is loaded, but for a long time it only waits: at a
-    prompt, in an idle notebook kernel, in a debugger, or in a sleep after the last step.
+    The process has loaded the framework but only waits for a long time: at a prompt, in an idle
+    notebook kernel, in a debugger, or in a sleep after the last step.
 
     Why it costs
     ------------
-    Its device, cores and memory are allocated while it lives.
+    Its device, cores and memory remain allocated as long as it lives.
 
     How it is detected
     ------------------
-    After the last recorded call of the training loop, the training thread waits in at least four
-    fifths of its stack samples; or it waits in the code of a debugger, a prompt or a notebook; or
-    the process never trained, waited for most of its life, and was not ended by an error. If the
-    wait after the last step is more than half of the recording, shares refer to the whole
-    recording; otherwise the finding is only a note. The prediction is the time for which the device
-    would be free: no step becomes faster.
+    Stack samples show that the training thread waits after its last training call (in at least four
+    fifths of the samples), or in the code of a debugger, a prompt or a notebook. Or the process
+    never trained, waited for more than half of its life, and did not end with an error. If the wait
+    after the last step is shorter than half of the recording, the finding is only a note. The
+    predicted gain is the time for which the device would be free.
 
     What looks alike
     ----------------
     Evaluating, saving and exporting after training are work. Waiting for a network or a file in the
-    loop is ``blocking-logging-upload``; waiting for data has causes of its own. A server waits for
-    requests by design.
+    loop is reported as ``blocking-logging-upload``. A server waits for requests by design.
 
     What to do
     ----------

@@ -20,8 +20,8 @@ METHOD = "class figure: operators 2 to 20 times faster on a GPU"
 LEAST_SHARE = 0.10
 """least share of the step in operators that exist on the CPU only"""
 LONG_NS = 10_000_000
-"""a matrix product that only launches a kernel takes about 10 us; where the queue is full, as long
-as one kernel of it, on average rarely more than 1 ms"""
+"""a matrix product that only launches a kernel takes about 10 us; with a full queue, as long as one
+kernel, which is rarely more than 1 ms"""
 
 
 @cause(
@@ -34,24 +34,24 @@ as one kernel of it, on average rarely more than 1 ms"""
 def training_on_cpu(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The recording lists a GPU, but the operators ran on the CPU.
+    A GPU is available, but the operators run on the CPU.
 
     Why it costs
     ------------
-    A GPU of the last ten years multiplies matrices several times to a hundred times faster.
+    A GPU from the last ten years multiplies matrices between several and a hundred times faster.
 
     How it is detected
     ------------------
-    A device is listed, but there is neither work on it nor a launch call, and at least a tenth of
-    the step is in operators that exist on the CPU only (oneDNN convolutions, CPU attention), or in
-    matrix products and convolutions of which not even the shortest is as short as a launch. A
-    watched process reports where its parameters are, and the driver or NVML which GPUs exist. The
-    gain is a rough class figure: half to 95 % of the time in operators.
+    Trace: a device is listed, but there is no work on it and no launch call. At least a tenth of
+    the step is in operators that exist only on the CPU (oneDNN convolutions, CPU attention), or in
+    matrix products and convolutions that all take at least 10 ms, far longer than a launch. Watched
+    job: the process reports the device of its parameters, and the driver or NVML reports the GPUs
+    of the host. The gain is a rough estimate: 50 to 95 % of the time in operators.
 
     What looks alike
     ----------------
-    A recording without ``ProfilerActivity.CUDA`` has no device work either, but also no CPU-only
-    operators, and nothing is reported. Data loading on the CPU does not use such operators.
+    A recording without ``ProfilerActivity.CUDA`` has no device work either. It has no CPU-only
+    operators, so nothing is reported. Data loading on the CPU does not use such operators.
 
     What to do
     ----------

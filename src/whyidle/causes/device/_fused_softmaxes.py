@@ -1,8 +1,7 @@
 """Softmax operators inside PyTorch's own attention, which are not unfused attention.
 
-Where no fused kernel takes its inputs (dropout on a CPU, for example),
-``scaled_dot_product_attention`` itself runs product, softmax, product. Calling it instead would
-change nothing.
+If no fused kernel supports its inputs (on a CPU: with dropout), ``scaled_dot_product_attention``
+itself runs product, softmax, product. Calling it instead would change nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ def framework_softmaxes(facts: Facts) -> I64:
     gradients.
 
     A backward pass visits the forward pass from its end, so a gradient belongs to the last softmax
-    that has none yet, also under recomputation. This errs only where a model that is not trained
-    calls a softmax of the other kind between the two."""
+    that has none yet, also under recomputation. This is wrong only if a model that is not trained
+    calls a softmax of the other kind in between."""
     forward = facts.timeline.rows_of(Role.SOFTMAX)
     rows = np.union1d(forward, facts.timeline.rows_of(Role.SOFTMAX_GRADIENT))
     matches, waiting = [], []

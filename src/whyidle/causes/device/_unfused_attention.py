@@ -13,7 +13,7 @@ from whyidle.causes.device._kernel_savings import kernels_named
 from whyidle.model.roles import Role
 
 REACH = 8
-"""most small kernels (scale, mask, dropout, casts) between softmax and product"""
+"""largest number of small kernels (scale, mask, dropout, casts) between softmax and product"""
 SMALL = ("elementwise", "copy", "reduction", "layout")
 
 
@@ -34,11 +34,11 @@ class UnfusedAttention:
 def find_unfused_attention(facts: Facts) -> UnfusedAttention:
     """Find unfused attention.
 
-    Where operators are recorded, both products must be batched, so that a classifier's softmax does
-    not count, and the softmax must not be part of PyTorch's own attention. Kernels of a CUDA graph
-    have no operators, so that nothing is known of their products."""
+    If operators are recorded, both products must be batched, which excludes a classifier's softmax,
+    and the softmax must not be part of PyTorch's own attention. Kernels of a CUDA graph have no
+    operators, so their products are unknown."""
     softmax = kernels_named(facts, r"softmax")
-    softmax = softmax[facts.group[softmax] == "reduction"]  # no router's and no sampler's
+    softmax = softmax[facts.group[softmax] == "reduction"]  # not of a router or a sampler
     softmax = softmax[~np.isin(facts.launching_op[softmax], framework_softmaxes(facts))]
     products: list[int] = []
     between: list[int] = []

@@ -21,8 +21,8 @@ from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import DeviceFacts
 
 LEAST_GAIN: Final = 1.25
-"""least ratio of samples per second at twice the batch: below it the device, or what feeds it, is
-full. It must hold at the low end for the cause to be reported"""
+"""least samples per second at twice the batch, relative to now, also at the lower bound: with less
+gain, the device or its input is already saturated"""
 MOST: Final = 1024
 """largest factor that is predicted"""
 ROOM: Final = 0.9
@@ -39,31 +39,30 @@ HOST: Final = 0.15
 def batch_too_small(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    A step launches the same kernels for every batch size. With few samples each kernel ends before
-    the host has launched the next one, or has too few blocks for all multiprocessors.
+    A step launches the same kernels for every batch size. With few samples, kernels finish before
+    the host launches the next one, or have too few blocks to fill the GPU.
 
     Why it costs
     ------------
-    The step takes as long as its launches. More samples in the same launches are nearly free.
+    Launches determine the step time. More samples in the same launches are nearly free.
 
     How it is detected
     ------------------
-    Shapes and the device's peaks tell which part of each kernel's time grows with the batch. The
-    step is replayed with these times (P6 from one size), doubling the batch until a doubling brings
-    less than 25 % more samples per second, or memory is full. Exposed loading and copies grow, too,
-    and loader workers make no more samples per second than now. The cause is reported if launches
-    and Python take 15 % of the step, and twice the batch brings at least 25 % more samples per
-    second even at the low end.
+    Launches and Python take at least 15 % of the step, and twice the batch is predicted to process
+    at least 25 % more samples per second, even at the lower bound. The prediction estimates, from
+    shapes and the device's peak rates, which part of each kernel's time grows with the batch (P6
+    from one size). Exposed loading and copies grow too, and loader workers keep their rate. The
+    batch is doubled until a doubling brings less than 25 %, or memory is full.
 
     What looks alike
     ----------------
-    ``launch-bound-small-kernels`` describes the same gaps; its remedy is fewer launches instead of
-    more work per launch. A busy device gains nothing from a larger batch.
+    ``launch-bound-small-kernels`` has the same gaps; its remedy is fewer launches instead of more
+    work per launch. A busy device gains nothing from a larger batch.
 
     What to do
     ----------
-    First replace gradient accumulation steps by a larger micro-batch, which is the same
-    mathematics. A larger global batch needs another learning rate and may learn differently.
+    First replace gradient accumulation by a larger micro-batch, which computes the same gradients
+    unless the model has batch normalisation. A larger global batch needs another learning rate.
 
     References
     ----------
@@ -113,8 +112,8 @@ def _larger_microbatch(facts: Facts, best: LargerBatch) -> tuple[int, Predicted]
 def _largest_useful_batch(
     facts: Facts, twice: LargerBatch, used: float | None
 ) -> LargerBatch | None:
-    """The last doubling that is worth it and fits into memory, which is taken to grow with the
-    batch; None where not even twice the batch fits."""
+    """The last doubling that is worthwhile and fits into memory, which is assumed to grow with the
+    batch; None if not even twice the batch fits."""
     best, more = None, twice
     while more.times <= MOST and (used or 0.0) * more.times <= ROOM:
         before = 1.0 if best is None else best.relative_throughput(best.step_s)

@@ -24,7 +24,7 @@ LEAST_BUSY = 0.1
 """least share of the busy time in convolutions for which a search is suggested"""
 SEARCHED = (1.0, 1.0, 12.0 / 17.0)
 """time of a convolution with a searched algorithm / time with cuDNN's own choice. The gain is
-unknown before a trial and may be zero; at best as in speechbrain#294"""
+unknown before a trial and may be zero; the highest is that of speechbrain#294"""
 
 
 @cause(
@@ -35,30 +35,29 @@ unknown before a trial and may be zero; at best as in speechbrain#294"""
 def cudnn_autotune_mismatch(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    With ``torch.backends.cudnn.benchmark = True``, PyTorch times all algorithms of a convolution at
-    each new shape and caches the fastest. Here either shapes change in step after step, so that the
-    search never ends; or shapes are constant and the search is off.
+    With ``torch.backends.cudnn.benchmark = True``, PyTorch times convolution algorithms at each new
+    shape and caches the fastest. Here the shapes keep changing, so the search never ends; or the
+    shapes are constant and the search is off.
 
     Why it costs
     ------------
-    A search runs each algorithm and waits for it, which takes many times as long as the
-    convolution. Without a search cuDNN chooses by heuristics, which may miss the fastest algorithm.
+    A search runs and times each algorithm, which takes many times as long as the convolution.
+    Without a search, cuDNN chooses by heuristics and may miss the fastest algorithm.
 
     How it is detected
     ------------------
-    Repeated searches: the host waits for the device inside convolutions, which never happens
-    otherwise, in at least two steps after the warm-up. The gain is a replay of the recorded steps
-    without the kernels, the calls and the waits up to the last wait of each such call.
+    Repeated search: the host waits for the device inside convolutions, which happens only during a
+    search, in at least two steps after the warm-up. The prediction replays the recorded steps
+    without the kernels, calls and waits of the searches.
 
-    No search: a watched process reports that the switch is off, convolutions are at least a tenth
-    of the busy time, and every recorded step has the same shapes. The result of a search cannot be
-    predicted: the expected gain is zero, and a trial measures it.
+    Search is off: the watched process reports that it is off, convolutions take at least a tenth of
+    the busy time, and every recorded step has the same shapes. The expected gain is zero, because
+    only a trial can measure the effect.
 
     What looks alike
     ----------------
-    Searches in the first steps are warm-up. Allocations of a convolution's workspace are
-    ``allocator-thrash``. Deterministic algorithms leave little choice, so a missing search is not
-    reported for jobs that require them.
+    Searches in the first steps are warm-up. Workspace allocations are reported as
+    ``allocator-thrash``. Jobs that require deterministic algorithms are not told to search.
 
     What to do
     ----------
@@ -67,9 +66,8 @@ def cudnn_autotune_mismatch(facts: Facts) -> Proof | None:
 
     References
     ----------
-    PyTorch, Performance Tuning Guide, "Enable cuDNN auto-tuner"; pytorch/pytorch#2759 (steps of
-    23 ms became 600 to 2340 ms with images of random size); speechbrain/speechbrain#294 (17 to
-    12 min on a V100 with it, shapes fixed).
+    PyTorch, Performance Tuning Guide, "Enable cuDNN auto-tuner"; pytorch/pytorch#2759 (random image
+    sizes: 600 to 2340 ms per step, not 23); speechbrain/speechbrain#294 (12 instead of 17 min).
     """
     return _prove_repeated_search(facts) or _prove_switched_off(facts)
 

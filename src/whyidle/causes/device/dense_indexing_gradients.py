@@ -18,9 +18,8 @@ from whyidle.model.proof_facts import DeviceFacts
 from whyidle.model.roles import Role
 
 REMAINING = (0.5, 0.05, 0.0)
-"""share of the zeros that stays (low, expected, high gain): some may be of gradients that are dense
-anyway, as where a table is also the output layer"""
-
+"""share of the zeros that stays (low, expected, high gain): some gradients may be dense anyway, as
+when a table is also the output layer"""
 SPARSE = (12.0, 6.0, 2.5)
 """cost of a row in a sparse update, relative to a dense one (low, expected, high gain): 2.9, 5.6,
 8.2 and 11 times with SparseAdam, tables of 20,000 to 100,000 rows and 256 to 4,096 reads"""
@@ -35,37 +34,33 @@ SPARSE = (12.0, 6.0, 2.5)
 def dense_indexing_gradients(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The gradient of a lookup in a table (``nn.Embedding``), or of a part of a tensor (``x[b, t]`` in
-    a loop), is a whole tensor of zeros in which only the rows or elements that were read are
-    filled.
+    The gradient of ``nn.Embedding``, or of an indexed tensor (``x[b, t]`` in a loop), is a dense
+    tensor. It is zero except for the rows or elements that were read.
 
     Why it costs
     ------------
-    Each such gradient is allocated and filled with zeros, and all of them are added up. Of a large
-    table with dense gradients, the optimizer then updates every row, also those that no sample of
-    the batch has read.
+    Each of these gradients is allocated, filled with zeros and added up. With a large table, the
+    optimizer also updates all rows that the batch did not use.
 
     How it is detected
     ------------------
-    Kernels fill zeros inside the backward nodes of lookups and of indexing. The gain is replayed
-    with 50, 95 and 100 % of them removed (P5).
+    Trace: kernels fill zeros inside the backward nodes of embeddings and indexing. The prediction
+    removes 50 to 100 % of their time (expected: 95 %, P5).
 
-    A watched job on the CPU counts, in one step, rows without a gradient in matrices of which a
-    batch reads up to a tenth. If they hold most of what the optimizer updates, the gain is the time
-    of updates and of lookups' gradients, less that of the other rows, which cost more one by one.
+    Watched job on the CPU: in one step, the probe counts rows without a gradient in matrices of
+    which a batch reads up to a tenth. These rows must be more than half of what the optimizer
+    updates. The gain is the time of updates and embedding gradients, minus that of sparse updates.
 
     What looks alike
     ----------------
-    Loops of short operators that take no part of a tensor with a gradient are
-    ``short-operators-in-model``, which may hold besides. An optimizer that updates many small
-    tensors is ``unfused-optimizer``.
+    Loops of short operators without indexing are reported as ``short-operators-in-model``. An
+    optimizer that updates many small tensors is reported as ``unfused-optimizer``.
 
     What to do
     ----------
-    ``nn.Embedding(..., sparse=True)`` with ``SGD``, ``Adagrad`` or ``SparseAdam``; Adam's numbers
-    change, as moments of rows that are not read stay. Index once, outside of the loop: the whole
-    tensor (``cross_entropy(logits.flatten(0, 1), target.flatten())``), ``x.unbind(1)`` or
-    ``x.split(...)``, whose gradients are put together once.
+    Use ``nn.Embedding(..., sparse=True)`` with ``SGD``, ``Adagrad`` or ``SparseAdam``, which unlike
+    ``Adam`` does not update the moments of unused rows. Replace indexing in a loop by
+    ``x.unbind(1)``, ``x.split(...)`` or one call for the whole tensor.
 
     References
     ----------

@@ -20,7 +20,8 @@ REACHED = (0.15, 0.3, 0.5)
 FlashAttention-2 reports 50 to 73 % on A100, less on H100 and for short sequences"""
 PRODUCTS = (1.0, 0.9, 0.6)
 BETWEEN = (0.5, 0.15, 0.0)
-"""remaining time of the products and of the kernels between them, without shapes or the peak"""
+"""share of their time that the products and the kernels between them keep (low, expected, high
+gain), if shapes or the peak are unknown"""
 
 
 @cause(
@@ -32,43 +33,36 @@ BETWEEN = (0.5, 0.15, 0.0)
 def naive_attention(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Attention runs as product, softmax, product: the weight matrix (sequence by sequence, per head)
-    is written to memory and read again between them.
+    Attention runs as separate operators: product, softmax, product. The weight matrix (sequence by
+    sequence, per head) is written to memory and read back between them.
 
     Why it costs
     ------------
-    The matrix grows with the square of the sequence length. Softmax, mask and dropout stream it
-    from and to memory several times while the tensor cores wait.
+    The matrix grows with the square of the sequence length. Softmax, mask and dropout each read and
+    write it while the tensor cores wait.
 
     How it is detected
     ------------------
-    A softmax and only small kernels lie between two batched matrix products. Where shapes and the
-    device are known, the fused time is the products' FLOPs at the share of the peak that fused
-    kernels reach; otherwise the products keep their time and most of the time between them is
-    saved (P5). Both are replayed against the recorded launches.
+    GPU: a softmax lies between two batched matrix products, with only small kernels in between. If
+    shapes and device are known, the replay runs the products' FLOPs at 15 to 50 % of the peak
+    (expected: 30 %). Otherwise it removes 50 to 100 % of the time between the products (expected:
+    85 %), and 0 to 40 % of the products' time (expected: 10 %, P5).
 
-    On a CPU, operators take the place of kernels: a softmax, or its gradient, between two batched
-    products with no other product between them. Half, most or all of the time between the products
-    is saved, and none, a little or some of the products' time: a fused operator keeps the weights
-    in the cache and skips masked positions. A watched run is judged by its burst, which records
-    every operator of some steps; without a burst it is not judged. The reported lines are those of
-    stack samples during these operators in the forward pass; without such samples, and if no other
-    softmax is called, those of samples inside a softmax.
+    CPU: operators take the place of kernels, and the second prediction is used. A watched run is
+    judged by its burst, which records every operator of a few steps.
 
     What looks alike
     ----------------
-    A classifier's softmax is not followed by a batched product. Attention whose weights are used
-    elsewhere cannot be fused; ``nn.MultiheadAttention`` returns them by default, and most callers
-    discard them. ``scaled_dot_product_attention`` itself runs product, softmax, product where no
-    fused kernel takes its inputs (on a CPU: with dropout). Operators inside it, and their
-    gradients, do not count, since calling it instead would change nothing.
+    Attention cannot be fused if its weights are used elsewhere; ``nn.MultiheadAttention`` returns
+    them by default, and most callers discard them. ``scaled_dot_product_attention`` itself runs
+    product, softmax, product if no fused kernel supports its inputs (on a CPU: with dropout). These
+    do not count.
 
     What to do
     ----------
-    Use ``F.scaled_dot_product_attention`` with a mask and data type that a fused kernel accepts;
-    pass ``need_weights=False`` to ``nn.MultiheadAttention``; with transformers set
-    ``attn_implementation="sdpa"``. Recorded frames and stack samples tell whose code computes the
-    attention: that of the two libraries can be switched while a job runs, a script's own cannot.
+    Use ``F.scaled_dot_product_attention`` with a mask and type that a fused kernel supports,
+    ``need_weights=False`` in ``nn.MultiheadAttention``, or ``attn_implementation="sdpa"`` in
+    transformers.
 
     References
     ----------

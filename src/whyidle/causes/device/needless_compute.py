@@ -39,34 +39,32 @@ SAVED = 0.7
 def needless_compute(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Activation checkpointing is on: the backward pass runs parts of the forward pass again to save
-    memory, although memory is not short. Or an evaluation records operators for a backward pass
-    that never runs.
+    Activation checkpointing recomputes parts of the forward pass during the backward pass, although
+    memory is free. Or an evaluation records operators for a backward pass that never runs.
 
     Why it costs
     ------------
-    The forward pass is about a third of the work of a step; run twice, it adds a fifth to a third.
+    The forward pass is about a third of a step's work. A second one makes a step a fifth to a third
+    longer.
 
     How it is detected
     ------------------
-    Kernels are launched inside ``CheckpointFunctionBackward`` or the recomputation of
-    ``torch.utils.checkpoint``, but not inside the backward functions nested in it. If the recorded
-    memory peak exceeds 60 % of the device's memory, recomputation is justified and nothing is
-    reported. The gain is a replay without these kernels against the recorded launches (P5).
+    Trace: kernels are launched inside ``CheckpointFunctionBackward`` or ``torch.utils.checkpoint``,
+    but not in the backward functions nested in them. The prediction replays the steps without them
+    (P5). Watched job on the CPU: stack samples of the backward pass show recomputation. In both
+    cases peak memory must be at most 60 % of the limit, or unknown.
 
-    On a watched job on the CPU: stack samples of the backward pass lie in a recomputation while at
-    most 60 % of the memory is in use; or operators run in evaluations during which gradients were
-    never switched off, which costs up to a third of their time.
+    In a watched job on the CPU, evaluations with gradients enabled are reported too. They cost up
+    to a third of the time of their operators.
 
     What looks alike
     ----------------
-    A job that would not fit into memory without recomputation. Without recorded memory the two look
-    the same, and the finding has a lower confidence.
+    A job that needs recomputation. Without recorded memory it looks the same.
 
     What to do
     ----------
-    Turn off activation checkpointing, or use it only for some layers; then increase the batch size
-    if memory allows. Evaluate under ``torch.inference_mode()`` or ``torch.no_grad()``.
+    Turn off activation checkpointing, or use it for some layers only. Evaluate under
+    ``torch.inference_mode()`` or ``torch.no_grad()``.
 
     References
     ----------

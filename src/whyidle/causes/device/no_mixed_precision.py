@@ -17,15 +17,15 @@ SOME = 0.2
 """share of matrix time in 16 bits above which mixed precision is already on"""
 FROM_FP32 = (1 / 1.5, 1 / 2.5, 1 / 4)
 LIKELY = 0.7
-"""expected share of the ratio of the two peaks, from TF32"""
+"""expected share of the ratio of the 16-bit peak to the TF32 peak"""
 MEMORY_BOUND = (1.0, 1 / 1.4, 1 / 2)
 """time in 16 bits / present time: low, expected, high gain. Daydream (USENIX ATC 2020) replays
 mixed precision with 1/3 for matrix work and 1/2 for memory-bound kernels; peaks differ by 8 (V100,
 A100 vector), which real shapes do not reach"""
 AUTOCAST_COST = (5.0, 2.5)
 """host time of autocast per cast / launch of a cast (low, expected gain): autocast inspects every
-operator, and casts have a backward pass. 2.5 was measured on the emulated device in one job that
-the host limits and that autocast alone makes slower; the low end doubles it"""
+operator, and casts have a backward pass. 2.5 was measured on the emulated device in one host-bound
+job that autocast slows down; the lower bound doubles it"""
 TF32_RATIO = 2.0
 """peak in 16 bits / peak in TF32, of every device in the vendors' data sheets"""
 
@@ -34,8 +34,8 @@ TF32_RATIO = 2.0
 def no_mixed_precision(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Matrix products and convolutions run in FP32 (or TF32), on a device whose tensor cores multiply
-    16-bit numbers several times faster.
+    Matrix products and convolutions run in FP32 or TF32, although the device's tensor cores are
+    several times faster with 16-bit numbers.
 
     Why it costs
     ------------
@@ -43,23 +43,22 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    At least half of the time in matrix kernels is in kernels named for 32 bits, less than a fifth
-    in kernels named for 16 or 8 bits, and the device has tensor or matrix cores. The gain is
-    replayed against the recorded launches (P5), so it is small where the host is the bottleneck.
-    Where shapes are recorded, the time for FLOPs and bytes at the present peaks is replaced by that
-    for half the bytes at 16-bit peaks, and the rest of each kernel stays. Casts of the weights and
-    of their gradients are added. So is the host time to launch them, times two and a half because
-    autocast inspects every operator. The low end of the estimate doubles it, and may then predict a
-    longer step for a job that the host limits.
+    At least half of the time in matrix kernels is in FP32 or TF32, at most a fifth is in 16 or 8
+    bits, and the device has tensor or matrix cores.
+
+    The prediction replays the steps with kernel times for the 16-bit peak and half the bytes (P5).
+    It adds the casts of weights and gradients, and the host time to launch them, multiplied by 2.5
+    because autocast inspects every operator (by 5 for the lower bound). If the host is the
+    bottleneck, the gain is small or even negative.
 
     What looks alike
     ----------------
-    Work that must stay in FP32 (solvers, physics, metric learning) looks the same. Matrix products
-    without TF32 on Ampere and later are also ``tf32-disabled``, which is the smaller change.
+    Work that must stay in FP32 (solvers, physics, metric learning) looks the same. Without TF32 on
+    Ampere and later, ``tf32-disabled`` is the smaller change.
 
     What to do
     ----------
-    Use ``torch.autocast`` in bfloat16 (Ampere and later, AMD Instinct), or in float16 with a
+    Use ``torch.autocast`` with bfloat16 (Ampere and later, AMD Instinct), or with float16 and a
     gradient scaler (Volta, Turing). This changes the numbers: compare the loss.
 
     References

@@ -12,11 +12,10 @@ from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.proof_facts import DeviceFacts
 
 LEAST_PADDING = 0.05
-"""share of padding that also batches of similar lengths have"""
+"""share of padding that batches of similar lengths have, too"""
 UNKNOWN = (0.0, 1.0)
-"""share of padded positions that the model computes on, where batches of one length do not show it.
-Low: none (the model skips them); expected: all, since batches are padded for layers that compute
-on every position"""
+"""share of padded positions that the model computes on (low, expected), if batches of one length do
+not show it. Batches are padded for layers that compute on every position, so all are expected"""
 LENGTHS = (2, (0.0, 0.5))
 """the same where lengths reveal the padding: recurrent layers use them to skip it"""
 DEPENDS = 0.5
@@ -26,7 +25,7 @@ SQUARED = (0.2, 0.5)
 ``n / (n + 6 d)`` of a transformer's work for ``n`` positions and a width of ``d``, so 18 % for 1024
 and 768; the low estimate is zero"""
 UNFITTED = (0.0, 0.0, 1.0)
-"""share of the work on padding that is wasted, where only a longer run would show it"""
+"""wasted share of the work on padding (low, expected, high), if only a longer run would show it"""
 LEAST_BATCHES = 3
 STEPS = "steps fitted against real and padded positions"
 SOURCES = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in",
@@ -42,39 +41,33 @@ CONFIDENCE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7, 5: 0.85}
 def padding_waste(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Samples of different lengths are padded to a common length: to a fixed maximum, or to the
-    longest sample of a batch whose lengths differ much.
+    Samples are padded to a fixed maximum length, or to the longest sample of the batch.
 
     Why it costs
     ------------
-    The model computes on padding as on real positions, and discards the result.
+    The model computes on padding as on real positions, and the result is discarded.
 
     How it is detected
     ------------------
-    whyidle counts real and padded positions in some batches, from a mask, lengths, vectors of zeros
-    or the number that rows end in. Without a DataLoader it counts the padding indices that an
-    embedding of the model looks up (on a CPU only). Where lengths change from batch to batch, the
-    step's work is fitted against both, ``T = a + b real + c padding``: ``c`` is the cost of
-    padding, with its standard error; if it may be noise, the expected gain is zero.
+    The probe counts padded positions in some batches, from a mask, lengths, zero vectors or a
+    repeated last number; without a DataLoader, from the padding indices of an embedding (CPU only).
+    At least 5 % of all positions must be padding. Rounding up to a multiple of 8 does not count.
 
-    Where all batches have one length, and steps take no longer when more of the batch is real,
-    padding costs as much as real positions. The expected cost is its share of the work outside the
-    optimizer, of which a fifth (at the high end half) grows with the square of lengths. The low end
-    is half of the share that the error of that fit leaves, because some work may not depend on
-    lengths. It is zero where steps do not show the cost, and on devices other than the CPU, whose
-    small kernels do not depend on lengths. Padding that rounds a batch's length up to a multiple of
-    8 does not count.
+    If batch lengths vary, step times are fitted as ``T = a + b real + c padding``, where ``c`` is
+    the cost of padding. The expected gain is zero if ``c`` is within two standard errors of zero.
+
+    If all batches have the same length, the cost is estimated from the share of padding in the work
+    outside the optimizer, of which a fifth (upper bound: half) is assumed to grow with the square
+    of the length. The lower bound counts half of it; on a GPU, or without a clear fit, it is zero.
 
     What looks alike
     ----------------
-    A model that skips padding (packed sequences, attention over variable lengths) takes longer the
-    more of a batch is real. It is not reported, nor is a step whose time does not depend on
-    padding. The batches of one step are not distinguished.
+    A model that skips padding, for example by packed sequences, takes longer with more real
+    positions and is not reported. Nor is a step whose time does not depend on padding.
 
     What to do
     ----------
-    Pad to the longest sample of each batch instead of a maximum; put samples of similar lengths
-    into one batch; or pack sequences without padding.
+    Pad to the longest sample of each batch, group samples of similar length, or pack sequences.
 
     References
     ----------

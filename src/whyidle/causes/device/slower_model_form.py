@@ -19,28 +19,26 @@ from whyidle.model.proof_facts import DeviceFacts
 def slower_model_form(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    ``whyidle run --look model`` computed the job's own batch with other forms of the model in its
-    place, and one of them takes less time.
+    ``whyidle run --look model`` tried variants of the model on the job's own batch. One is faster.
 
     Why it costs
     ------------
-    The same results, apart from rounding or precision, take longer than necessary: a loop over the
-    cells of a recurrent layer, another memory format, operators in 32 bits.
+    The present form takes longer for the same result, apart from rounding or precision: a loop over
+    recurrent cells, another memory format, operators in 32 bits.
 
     How it is detected
     ------------------
-    Passes with and without the other form are timed in turn. The step is predicted from the lower
-    quartiles, and the interval is that of the pairs, widened by the error of the method. Reported
-    is the largest gain whose interval lies above 1.
+    The probe times passes with and without each variant in alternation. The step time is predicted
+    from the lower quartiles, the interval from the pairs. It must lie above 1.
 
     What looks alike
     ----------------
-    Forms that nobody measured have causes of their own: ``no-mixed-precision``,
+    Variants that were not measured have their own causes: ``no-mixed-precision``,
     ``wrong-memory-format``, ``naive-attention``.
 
     What to do
     ----------
-    Use the form that was measured.
+    Use the variant that was measured.
 
     References
     ----------

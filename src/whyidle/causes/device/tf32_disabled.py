@@ -12,8 +12,7 @@ from whyidle.causes.device._lower_precision import lower_precision_factors
 from whyidle.model.cause import Proof, cause
 
 LIKELY, HOPED = 0.45, 0.75
-"""share of the ratio of peaks that products of real shapes reach, expected and at best, where
-shapes are not recorded"""
+"""expected and highest share of the ratio of peaks that products reach without recorded shapes"""
 CAREFUL = 1.5
 LEAST_RATIO = 1.3
 """ratio of peaks (GeForce cards of the 30 and 40 series) below which TF32 is not reported"""
@@ -23,30 +22,28 @@ LEAST_RATIO = 1.3
 def tf32_disabled(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    FP32 matrix products run on the vector units, because PyTorch has TF32 off for them by default
-    since 1.12 (``torch.get_float32_matmul_precision() == "highest"``).
+    FP32 matrix products run on vector units. PyTorch disables TF32 for them by default since 1.12
+    (``torch.get_float32_matmul_precision() == "highest"``).
 
     Why it costs
     ------------
-    Tensor cores multiply the same tensors in TF32 up to eight times faster.
+    Tensor cores compute the same products in TF32 up to eight times faster.
 
     How it is detected
     ------------------
-    On an NVIDIA device of capability 8.0 or later, matrix products run in ``sgemm`` kernels, and
-    none runs in a TF32 kernel. Where shapes are recorded, the time of the FLOPs at the present peak
-    is replaced by their time at TF32's peak, and the rest of each kernel stays. The gain is
-    replayed against the recorded launches (P5).
+    On an NVIDIA device of compute capability 8.0 or later, matrix products run in ``sgemm``
+    kernels, and no product runs in TF32. The prediction replays the steps with kernel times for the
+    TF32 peak (P5). Devices whose TF32 peak is less than 1.3 times the FP32 peak are not judged.
 
     What looks alike
     ----------------
-    With TF32 on, the library still uses FP32 kernels for a few small shapes: a single TF32 product
-    proves that it is on. Products with a vector (``gemv``) are memory-bound. Convolutions use TF32
-    by default. Volta and Turing have no TF32.
+    With TF32 on, the library uses FP32 kernels for a few small shapes, so a single TF32 product
+    proves that it is on. Products with a vector (``gemv``) are memory-bound.
 
     What to do
     ----------
-    Call ``torch.set_float32_matmul_precision("high")``. TF32 has 10 bits of mantissa, which is too
-    few for solvers.
+    Call ``torch.set_float32_matmul_precision("high")``. Its 10-bit mantissa is too short for
+    solvers.
 
     References
     ----------

@@ -31,7 +31,7 @@ DOING = {
 
 
 def find_late_rank(job: Job) -> LateRank | None:
-    """The rank that others wait for, if they wait long enough, and not mostly because it waits for
+    """The rank that others wait for, unless they wait only briefly, or mostly because it waits for
     a core or its process is stopped."""
     late = job.imbalance.late_rank
     if float(job.imbalance.stopped_share.mean()) >= MOSTLY * job.attribution["communication"] > 0.0:
@@ -49,39 +49,38 @@ def find_late_rank(job: Job) -> LateRank | None:
 
 
 def is_by_chance(job: Job, late: LateRank) -> bool:
-    """Whether ranks take turns by chance rather than because of their work: the recording has each
-    rank's run time, and no rank's own steps vary more than ranks on shared cores disturb each
-    other. Then only waiting for the same ranks in every step can be gained by distributing work
-    differently."""
+    """Whether ranks take turns by chance rather than because of their work: each rank's run time
+    was recorded, and no rank's steps vary more than shared cores explain. Another distribution of
+    the work then removes only the waiting for the same rank in every step."""
     paces = job.imbalance.paces
     return late.reason in RUNS and paces is not None and not paces.has_varying_work
 
 
 def _shared_core_factor(job: Job, worth: float) -> float:
-    """The part of the gain that remains where each core is worth less while all are busy: on a CPU
-    the late rank works while the others wait, and may have a shared core to itself; taken over by
-    others, the same work runs at the pace of a shared core.
+    """The part of the gain that remains if a core is slower while all cores are busy. On a CPU, the
+    late rank works while the others wait, and may have a shared core to itself. Distributed over
+    all ranks, the same work runs at the pace of shared cores.
 
-    With one rank's excess w (others idle) distributed over n ranks, each on a core worth s of one
-    alone, w (1 - 1 / (n s)) is gained instead of w (1 - 1 / n). No recording shows whether cores
-    are hardware threads of one core: rented machines hide it.
+    If one rank's excess w is distributed over n ranks, and a shared core has the fraction s of a
+    core's speed, the gain is w (1 - 1 / (n s)) instead of w (1 - 1 / n). No recording shows whether
+    cores are hardware threads of one core: virtual machines hide it.
     """
     count = len(job.ranks)
     return max(0.0, (count - 1.0 / worth) / (count - 1.0))
 
 
 def _own_share(late: LateRank) -> float:
-    """The share of the waiting that the late rank itself causes: not its waits for a core, and for
-    computing or Python only what it runs longer."""
+    """The share of the waiting that the late rank itself causes: without its waits for a core, and
+    for computing or Python only what it runs longer."""
     own = 1.0 - late.contended
     return min(own, late.worked) if late.reason in RUNS else own
 
 
 def predict_even_work(job: Job, late: LateRank) -> Predicted:
-    """P8: every rank does the mean of the work; waiting for the same rank in every step is the
-    careful end. On a CPU, varying work and jitter of the machine look alike, so the middle is
-    expected where some rank's work varies; otherwise turns are chance, and stay. Evenly distributed
-    work runs on all cores at once, which may share arithmetic units."""
+    """P8: every rank does the mean of the work. The lower bound is the waiting for the same rank in
+    every step. On a CPU, varying work and jitter of the machine look alike. If some rank's work
+    varies, the middle is expected; otherwise turns are chance and remain. Evenly distributed work
+    runs on all cores at once, which may share arithmetic units."""
     low, high = (share * _own_share(late) for share in job.imbalance.loss_interval)
     method, sure = "P8: every rank's work at the mean", low * 0.9
     if job.imbalance.paces is None:
@@ -92,8 +91,8 @@ def predict_even_work(job: Job, late: LateRank) -> Predicted:
 
 
 def predict_as_fast(job: Job, late: LateRank) -> Predicted:
-    """P8 with one rank as fast as the slowest of the others; half of it is the careful end, as only
-    what delays the rank can be removed; at the hopeful end transfers overlap again as well."""
+    """P8 with one rank as fast as the slowest of the others. The lower bound is half of it, because
+    only the delay can be removed. For the upper bound, transfers overlap again as well."""
     found, hopeful = job.imbalance.gain_if_as_fast(late.index)
     found = max(found, job.imbalance.delay_share)
     won, most = found * _own_share(late), max(found, hopeful) * _own_share(late)
@@ -101,10 +100,11 @@ def predict_as_fast(job: Job, late: LateRank) -> Predicted:
 
 
 def predict_relief(job: Job, late: LateRank) -> Predicted | None:
-    """P8 for a rank on a CPU that runs Python which the others do not, where run times are
-    recorded: it reaches the recorded meetings earlier by what it runs longer. At meetings where
-    another rank is late by chance less is gained; without chance, all of it. As chance is partly
-    caused by ranks sharing cores, the middle is expected. None where it does not run longer."""
+    """P8 for a rank on a CPU that runs Python which the others do not, with recorded run times: it
+    reaches the recorded meetings earlier by what it runs longer. The lower gain leaves the other
+    ranks as recorded, some late by chance; the higher one assumes that none is. The middle is
+    expected, because ranks that share cores cause part of that chance. None if it does not run
+    longer."""
     if late.reason not in RUNS or job.imbalance.paces is None:
         return None
     won, most = job.imbalance.gain_if_earlier(late.index)
@@ -122,8 +122,7 @@ def waited_s(job: Job, late: LateRank) -> float:
 def make_proof(
     job: Job, late: LateRank, headline: str, *, predicted: Predicted, confidence: float
 ) -> Proof:
-    """The finding; its cost is the waiting of ranks, at the careful end the waiting in every
-    step."""
+    """The finding. Its cost is the waiting of ranks, at least the waiting in every step."""
     low, high = (share * _own_share(late) for share in job.imbalance.loss_interval)
     return Proof(
         headline=headline,

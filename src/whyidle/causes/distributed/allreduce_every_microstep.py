@@ -21,8 +21,8 @@ from whyidle.model.roles import Role
 MOST_LOOKED = 200
 """backward passes whose samples are examined"""
 HIDDEN_LESS = (0.5, 0.9, 1.0)
-"""share of the exposed exchange that is gained (careful, expected, hopeful): the remaining one
-sends all gradients, with a shorter backward pass to overlap with"""
+"""share of the exposed exchanges that is saved (low, expected, high): the remaining exchange sends
+all gradients, with a shorter backward pass to overlap with"""
 
 
 @cause(
@@ -43,20 +43,16 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
 
     How it is detected
     ------------------
-    Between two optimizer steps there are several forward passes of DistributedDataParallel (in a
-    watched run: backward passes), and each is followed by all-reduces, at least half as many as
-    after any other. Lost time is (N - 1) / N of the exposed communication behind which work was
-    queued (P7), mean over ranks. On a watched CPU job an exchange also occupies the training
-    thread: all gradients are copied into buckets and back, at the memory bandwidth of one core.
-    That time is in the compute bucket and predicted in addition to the finding's cost, which is
-    waiting. Waiting for a rank that has more work in every step does not depend on the number of
-    exchanges and does not count.
+    Between two optimizer steps, several forward passes of DistributedDataParallel (watched run:
+    backward passes) are each followed by all-reduces, at least half as many as after any other. The
+    lost time is (N - 1) / N of the exposed communication that delays work (P7), as a mean over
+    ranks. On a watched CPU, the prediction adds the copies of gradients to and from buckets.
+    Waiting for a rank with more work does not count, because fewer exchanges do not shorten it.
 
     What looks alike
     ----------------
-    Two models that take turns (a GAN) have several forward passes and optimizer steps; exchanges
-    are counted per optimizer step, so they do not match. Frameworks that accumulate by themselves
-    (Lightning, Accelerate) already skip the exchange.
+    Two models that train in turn (a GAN) also have several forward passes, but only one exchange
+    per optimizer step. Lightning and Accelerate already skip the exchange.
 
     What to do
     ----------
@@ -98,8 +94,8 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
 
 
 def _describe_side_gain(share: float) -> str:
-    """The gain besides the waiting that is this finding's cost; it is part of another bucket, so a
-    fix may gain more than the finding costs."""
+    """The gain in another bucket, in addition to the finding's cost, which is waiting. A fix may
+    therefore gain more than the finding costs."""
     if share < LEAST_SHARE:
         return ""
     return f", and also saves copies of gradients: about {share:.0%} of the step (in compute)"

@@ -21,31 +21,30 @@ from whyidle.model.roles import Role
 def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    ``torch.nn.DataParallel``: one Python process copies the model to all GPUs in every step,
-    scatters the batch, launches every replica's kernels, and gathers the results on the first GPU.
+    ``torch.nn.DataParallel``: in every step, one process copies the model to all GPUs, scatters the
+    batch, launches the kernels of every replica, and gathers the results on the first GPU.
 
     Why it costs
     ------------
-    All replicas are launched by threads that share one interpreter lock, so they run one after the
-    other where the host is the bottleneck; parameters are copied in every step; the first GPU does
-    more work.
+    The threads that launch the replicas share the global interpreter lock, so they run one after
+    the other if the host is the bottleneck. The first GPU does more work than the others.
 
     How it is detected
     ------------------
-    One recording has kernels of several devices together with ``DataParallel.forward`` or its
-    functions (``Broadcast``, ``Scatter``, ``Gather``). A process per GPU would take the compute
-    time of the busiest GPU, plus everything that is neither computing nor launching; the difference
-    to the step is lost. Half of that is the lower bound: each process still launches its own
-    replica.
+    One recording has kernels of several devices and ``DataParallel.forward`` or its functions
+    (``Broadcast``, ``Scatter``, ``Gather``). With one process per GPU, a step would take the
+    compute time of the busiest GPU plus all time that is neither computing nor launching. The
+    difference to the present step is the upper bound. Half of it is the lower bound, because each
+    process still launches its own replica.
 
     What looks alike
     ----------------
-    Pipelines and model parallelism drive several devices from one process on purpose; they do not
-    scatter and gather.
+    Pipeline and model parallelism also use several devices in one process, but do not scatter and
+    gather.
 
     What to do
     ----------
-    ``torch.nn.parallel.DistributedDataParallel``, one process per GPU, started by torchrun.
+    Use ``torch.nn.parallel.DistributedDataParallel``, one process per GPU, started by torchrun.
 
     References
     ----------

@@ -19,17 +19,15 @@ from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
 LEAST_READINGS = 2
-"""of DistributedDataParallel's log, 64 steps apart, before its parameters are taken to be unused in
-every step"""
+"""readings of DistributedDataParallel's log, 64 steps apart, with the same unused parameters"""
 QUICK = 0.1
-"""quantile of the exchanges that stands for one without waiting: besides the search and the notes
-that the probe measures, a search cost 0.3 to 1.5 ms per step in jobs of two ranks on two cores with
-20 to 600 parameters (PyTorch 2.13), where a tenth of the exchanges took less than 0.3 to 0.6 ms and
-half of them more than 2 to 7 ms"""
+"""quantile of the exchange times that stands for an exchange without waiting. In jobs of two ranks
+on two cores with 20 to 600 parameters (PyTorch 2.13), the extra exchange cost 0.3 to 1.5 ms per
+step. Of all exchanges, a tenth took less than 0.3 to 0.6 ms, and half more than 2 to 7 ms"""
 
 
 class Shares(NamedTuple):
-    """Shares of the step: careful, expected, hopeful."""
+    """Shares of the step: lower bound, expected, upper bound."""
 
     low: float
     likely: float
@@ -48,38 +46,34 @@ class Shares(NamedTuple):
 def ddp_config_overhead(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    With its default settings DistributedDataParallel copies every gradient out of its bucket after
-    the exchange, one small operator per parameter; with ``find_unused_parameters=True`` it also
-    walks the autograd graph in every step.
+    By default, DistributedDataParallel copies every gradient out of its bucket after the exchange.
+    With ``find_unused_parameters=True`` it also searches the autograd graph in every step.
 
     Why it costs
     ------------
-    Both are work of the host between the backward pass and the optimizer. Where the device waits
-    for the host, it waits for this work too.
+    The host does this between the backward pass and the optimizer, and the device waits for it.
 
     How it is detected
     ------------------
-    The recording names them: ``copy_bucket_to_grad`` once per parameter, and
-    ``search_unused_parameters`` once per step. Lost time is the device's idle time during them; the
-    lower bound is half of it, as recording itself lengthens small operators. The upper bound adds
-    the device's own time in these copies. Where the device is the CPU itself, all of it counts. In
-    a watched run only the search is timed. A search also notes every parameter that it meets and
-    reads the notes after the exchange (two accesses to a small tensor per parameter, in C++ in the
-    backward pass): the number of parameters times the cost of such a pair, measured once in that
-    process. It also exchanges which parameters were used, in a separate exchange that is not timed:
-    the prediction assumes the quickest tenth of the job's own exchanges, or the median at most.
+    The recording contains ``copy_bucket_to_grad`` once per parameter, or
+    ``search_unused_parameters`` once per step. The lost time is the device's idle time during these
+    calls (on a CPU: all of their time). It must be at least 0.5 % of the step. The lower bound is
+    half, because recording lengthens small operators. The upper bound adds the device time of the
+    copies.
+
+    In a watched run on a CPU, only the search is timed. The prediction adds the time to mark every
+    used parameter, which the probe measures once, and one more exchange: as long as the fastest
+    tenth of the job's exchanges (upper bound: their median).
 
     What looks alike
     ----------------
-    ``mul_out`` (scaling a gradient into its bucket) remains with any settings and does not count.
-    Parameters whose use differs from step to step need the search: ``static_graph`` would raise.
-    Where the log shows unused parameters, they count as always the same if every reading has as
-    many bytes of them.
+    ``mul_out`` (scaling a gradient into its bucket) remains with any settings. If the unused
+    parameters differ from step to step, the search is necessary and nothing is reported.
 
     What to do
     ----------
-    ``gradient_as_bucket_view=True``; ``find_unused_parameters=False``, or ``static_graph=True``
-    where the same parameters are unused in every step.
+    Set ``gradient_as_bucket_view=True``. Set ``find_unused_parameters=False``, or
+    ``static_graph=True`` if the same parameters are unused in every step.
 
     References
     ----------
@@ -144,7 +138,7 @@ def _ddp_settings(facts: Facts) -> ExchangeFacts:
 
 
 def _marking_s(facts: Facts) -> float:
-    """Time of noting the use of every parameter per step (s); 0 where it is unknown."""
+    """Time to mark every used parameter, per step (s); 0 if it is unknown."""
     ddp = _ddp_settings(facts)
     walks = len(facts.rows_of(Role.GRADIENT_SEARCH)) / max(facts.step_count, 1)
     return ddp.mark_ns * ddp.num_parameter_tensors * walks / 1e9

@@ -19,7 +19,7 @@ FROM_FEWER_EXCHANGES = 0.9
 """the same for half of the exchanges, where exchanges are the bottleneck: their latency goes too,
 but fewer backward passes remain to overlap with"""
 LITTLE_HIDDEN = 0.05
-"""overlap below which none is intended: DDP hides most of its buckets, this is chance"""
+"""overlap below which it is chance: DDP hides most of its buckets"""
 
 
 @cause(
@@ -36,30 +36,27 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
 
     Why it costs
     ------------
-    A kernel that moves data or spins until the other ranks arrive keeps the device "busy", but
-    makes no progress. Data can travel while the backward pass still computes.
+    A kernel that moves data or waits for other ranks keeps the device busy without progress. The
+    transfer could run while the backward pass still computes.
 
     How it is detected
     ------------------
-    Exposed communication is time with a collective in flight and no useful kernel, and short gaps
-    that end with a collective. With several ranks, the shortest of each matched collective is its
-    transfer; the excess of the others is waiting for a late rank, which is another cause and not
-    counted here; nor is transfer time beyond one and a half times its median over the steps,
-    because the data is the same in all steps. With one rank, transfer and waiting cannot be
-    distinguished: the lower bound takes only what is as long in every step. Exposed time counts as
-    lost only where the next kernel had been launched already: where the host is late as well,
-    nothing is gained. The gain is P7: transfers overlap as far as the backward pass (two thirds of
-    the compute) has room; half of it on collectives slowed down by a third is the lower bound, all
-    transfer the upper. The last bucket of gradients is complete only when the backward pass is, so
-    it stays. Of exchanges that accumulation does not need only the needed part counts. On a watched
-    CPU, fewer exchanges also save copies of gradients into buckets and back, and steps of the
-    optimizer.
+    Exposed communication is time with a collective but no useful kernel, and short gaps that end
+    with a collective. It counts only if the next kernel was already launched.
+
+    With all ranks recorded, the shortest of the matched collectives is the transfer; the rest is
+    waiting for a late rank, which has its own causes. Transfer beyond 1.5 times its median does not
+    count either. With one rank, the lower bound covers only the time that recurs in every step.
+
+    The prediction hides transfers behind the backward pass, which is two thirds of the compute
+    time, if there is room (P7). The last bucket cannot be hidden. The lower bound hides half, with
+    collectives a third slower; the upper bound removes all transfer.
 
     What looks alike
     ----------------
-    The rank with the longest collectives is not the one at fault: it waits for a late one (see
-    ``rank-workload-imbalance``, ``late-rank``). One all-reduce per micro-batch is
-    ``allreduce-every-microstep``; a slow path between devices ``nccl-transport-fallback``.
+    The rank with the longest collectives waits for a late one (``rank-workload-imbalance``,
+    ``late-rank``). One all-reduce per micro-batch is reported as ``allreduce-every-microstep``; a
+    slow path between devices is reported as ``nccl-transport-fallback``.
 
     What to do
     ----------
@@ -110,7 +107,7 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
 
 def _predict_fewer_exchanges(job: Job, half: float, needed: float) -> Predicted:
     """P7 with half of the exchanges, of which the share ``needed`` counts. On a CPU, copies of
-    gradients and optimizer steps are halved too; these are no finding by themselves."""
+    gradients and optimizer steps are halved too, although they are not part of the finding."""
     likely, high = half * FROM_FEWER_BYTES, half
     if likely >= WORTH:
         copied = np.mean([copy_shares(facts) for facts in job.ranks], axis=0) * needed / 2.0

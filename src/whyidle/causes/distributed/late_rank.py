@@ -20,41 +20,38 @@ from whyidle.model.proof_facts import DistributedFacts
 def late_rank(job: Job) -> Proof | None:
     """What it means
     ----------------
-    One rank is late for collectives because its loader, its host thread, a copy or an interruption
-    delays it. The others wait for it.
+    One rank reaches the collectives late because its loader, its host thread, a copy or an
+    interruption delays it. The others wait for it.
 
     Why it costs
     ------------
-    One rank's stall delays all: random delays of ranks add up over the job, because the slowest
-    rank determines every step.
+    The slowest rank determines every step, so random delays of single ranks add up.
 
     How it is detected
     ------------------
-    As for ``rank-workload-imbalance``: the rank with the shortest collectives is late, and the
-    others' exposed waiting is its cost. The late rank does not compute longer; the finding names
-    what takes it more time. On a watched CPU, where samples miss the ends of Python, up to twice
-    the sampled time may explain what it computes longer outside of its backward passes. The gain is
-    P8: with one rank always late, that rank as fast as the slowest other one; with turns, every
-    rank at the mean. Where Python delays it, and ranks on a CPU record their run time, only what
-    the late one runs longer counts: the recorded meetings are replayed with it earlier by that
-    much, and ranks that were late by chance still are; turns that no rank's own steps explain are
-    not reported.
+    Collectives are matched across ranks as for ``rank-workload-imbalance``, and the exposed waiting
+    of the others is the cost. The late rank does not compute longer. The report says why.
+
+    If one rank is always late, the prediction makes it as fast as the slowest other one; if ranks
+    take turns, every rank takes the mean (P8). If Python delays a rank on a CPU, and run times were
+    recorded, only the additional run time of the late rank counts. Turns that run times do not
+    explain are not reported.
 
     What looks alike
     ----------------
-    Longer computing is ``rank-workload-imbalance`` or ``fail-slow-device``. Communication that is
-    slow for everyone is ``exposed-gradient-comm``.
+    Longer computing is reported as ``rank-workload-imbalance`` or ``fail-slow-device``.
+    Communication that is slow for every rank is reported as ``exposed-gradient-comm``.
 
     What to do
     ----------
-    Diagnose that rank's recording by itself and fix what delays it. Where ranks take turns: collect
-    Python's garbage at the same step everywhere, keep logging and checkpoints off single ranks, and
-    let loaders prefetch more.
+    Diagnose that rank's recording separately and fix what delays it. If ranks take turns, run
+    Python's garbage collection at the same step on all ranks, keep logging and checkpoints off
+    single ranks, and prefetch more.
 
     References
     ----------
-    Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI
-    2025 (Python's garbage collector among the main causes).
+    Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI 2025
+    (Python's garbage collector among the main causes).
     """
     late = _rank_waiting.find_late_rank(job)
     if late is None or late.reason == "compute":

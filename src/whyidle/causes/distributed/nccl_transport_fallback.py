@@ -12,12 +12,12 @@ from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
 LARGE_BYTES = 16 << 20
-"""from this size on a collective is bound by bandwidth, not latency"""
+"""a collective of at least this size is bound by bandwidth, not latency"""
 SLOW_BYTES_PER_S = 5e9
 """bus bandwidth inside one machine below which something is wrong: half of PCIe 3.0 x16, and what
 was measured over sockets (areal-project/AReaL#639: 5 GB/s against 25 GB/s)"""
 EXPECTED_BYTES_PER_S = 10e9
-"""the rate of peers on PCIe 3.0 x16, the slowest regular path"""
+"""the rate between GPUs on PCIe 3.0 x16, the slowest regular path"""
 LEAST_SAMPLES = 5
 _FACTOR = {"all_reduce": 2.0, "reduce_scatter": 1.0}
 """bytes over each link for one byte of message, times (n - 1) / n (nccl-tests, PERFORMANCE.md)"""
@@ -32,7 +32,7 @@ _FACTOR = {"all_reduce": 2.0, "reduce_scatter": 1.0}
 def nccl_transport_fallback(job: Job) -> Proof | None:
     """What it means
     ----------------
-    Data between GPUs goes through sockets or host memory although a faster path exists, or gloo
+    Data between GPUs goes through sockets or host memory although a faster path exists. Or gloo
     exchanges GPU tensors, which it copies to the host and back.
 
     Why it costs
@@ -41,23 +41,22 @@ def nccl_transport_fallback(job: Job) -> Proof | None:
 
     How it is detected
     ------------------
-    Gloo: the recording has both device work and ``gloo:`` collectives of at least a megabyte. NCCL:
-    all ranks were recorded on one machine, sizes are known, and the median bus bandwidth of
-    collectives of at least 16 MB, by the *shortest* of each over all ranks (so without waiting), is
-    under 5 GB/s. Lost is the exposed transfer beyond what 10 GB/s would take.
+    Gloo: the device is idle during ``gloo:`` collectives for at least 1 % of the step. NCCL: all
+    ranks were recorded on one machine, and at least five collectives of at least 16 MiB have a
+    median bus bandwidth below 5 GB/s. The bandwidth is that of the rank with the shortest time,
+    which does not wait. The loss is the exposed transfer beyond the time at 10 GB/s.
 
     What looks alike
     ----------------
-    Small messages never reach the bandwidth of a link. Waiting for a late rank makes a collective
-    long on all ranks but one, and does not count. The recording does not show the class of a
-    network between machines, so this cause is silent there.
+    Small messages never reach the bandwidth of a link. Waiting for a late rank does not count.
+    Between machines the usual bandwidth is unknown, so nothing is reported.
 
     What to do
     ----------
-    Run once with ``NCCL_DEBUG=INFO`` and explain the output: ``whyidle explain OUTPUT`` tells which
-    transport connects whom, and why a slower one does. Unset
-    ``NCCL_P2P_DISABLE``, ``NCCL_SHM_DISABLE``, ``NCCL_IB_DISABLE``; give containers
-    ``--ipc=host``; choose the right ``NCCL_SOCKET_IFNAME``; use the nccl backend for GPU tensors.
+    Run once with ``NCCL_DEBUG=INFO`` and call ``whyidle explain OUTPUT``, which shows the
+    transports and why a slower one is used. Unset ``NCCL_P2P_DISABLE``, ``NCCL_SHM_DISABLE`` and
+    ``NCCL_IB_DISABLE``, give containers ``--ipc=host``, set the right ``NCCL_SOCKET_IFNAME``, and
+    use the nccl backend for GPU tensors.
 
     References
     ----------

@@ -21,40 +21,36 @@ def rank_workload_imbalance(job: Job) -> Proof | None:
 
     Why it costs
     ------------
-    Every step is as long as the slowest rank's. The time that the others spend spinning in the
-    collective appears as communication, on the ranks that are *not* at fault.
+    The slowest rank determines the step. On the other ranks, waiting looks like communication.
 
     How it is detected
     ------------------
-    Collectives are matched across ranks and the clocks aligned by their ends. The late rank is the
-    one with the shortest collectives; the excess of the others, without concurrent useful work, is
-    waiting. Unequal work is the cause where the late rank computes longer than the others, unless
-    its kernels are provably the same ones. More work also lengthens the backward pass: for a
-    watched CPU job that runs more Python as well, time outside of it counts as Python, up to twice
-    the sampled time. The gain is P8, every rank at the mean: all waiting is the upper bound, the
-    part that falls on the same ranks in every step the lower. Where ranks on a CPU record their run
-    time, and no rank's own steps vary more than shared cores explain, turns are chance: only that
-    part is expected, and without it nothing is reported. Work that others take over then runs
-    concurrently, on cores that may share arithmetic units, which lowers the expected gain, and even
-    more its lower bound.
+    Collectives are matched across ranks, and the clocks are aligned by their ends. The rank with
+    the shortest collectives is late. The additional time of the others, without concurrent useful
+    work, is waiting. This cause is reported if the late rank computes longer and its kernels are
+    not the same as those of the others.
+
+    The prediction gives every rank the mean work (P8). The upper bound is all waiting, the lower
+    bound the waiting for a rank that is late in every step. On a CPU, turns that run times do not
+    explain are chance, and only the lower bound is expected. The expected gain is also reduced
+    because balanced work runs on all cores at once, which may share arithmetic units.
 
     What looks alike
     ----------------
-    The same kernels on the same shapes, only slower, or on a CPU the same CPU time with less of a
-    core: ``fail-slow-device``. (A slower CPU core makes the same work take more CPU time: this
-    cannot be distinguished from more work, and is reported here.) A rank delayed by its loader, its
-    host or an interruption: ``late-rank``.
+    The same kernels at a lower speed (on a CPU: the same CPU time, but longer waits for a core) are
+    reported as ``fail-slow-device``. A slower CPU core looks like more work and is reported here. A
+    delay by the loader, the host or an interruption is reported as ``late-rank``.
 
     What to do
     ----------
-    If the late rank changes with the data, deal samples by length (sum of squared lengths for
-    attention). If it is always the same, move layers between pipeline stages, split embedding
-    tables evenly, give every rank the same number of batches.
+    If the late rank changes with the data, distribute samples by length (for attention, by the sum
+    of squared lengths). If it is always the same, move layers between pipeline stages, split
+    embedding tables evenly, or give every rank the same number of batches.
 
     References
     ----------
-    Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI
-    2025 (the ideal with every rank at the mean; sequence lengths and last stages lead).
+    Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", OSDI 2025
+    (the ideal with every rank at the mean; sequence lengths and last stages lead).
     """
     late = _rank_waiting.find_late_rank(job)
     if late is None or late.reason != "compute":

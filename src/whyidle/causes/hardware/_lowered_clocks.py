@@ -26,8 +26,7 @@ BUSY = 0.5
 def find_lowered(
     outside: TelemetryWindow, gpu: str, reasons: int, unless: int = 0
 ) -> LoweredClocks | None:
-    """The GPU's lowered clocks; None without reads of clocks, maximum and reasons, or without
-    load."""
+    """The GPU's lowered clocks; None if clocks or reasons were not read, or without load."""
     bits = outside.values_read("clock_reasons", gpu)
     clock, top = (
         outside.values_read("clock_sm_mhz", gpu),
@@ -43,14 +42,14 @@ def find_lowered(
 
 
 def find_worst(outside: TelemetryWindow, reasons: int, unless: int = 0) -> LoweredClocks | None:
-    """The GPU of the process that loses most."""
+    """The process's GPU that loses most time."""
     lowered = (find_lowered(outside, gpu, reasons, unless) for gpu in outside.own_gpus)
     return max(filter(None, lowered), key=lambda gpu: gpu.share * gpu.slower, default=None)
 
 
 def bound_by_clock(outside: TelemetryWindow, gpu: str, otherwise: float) -> float:
-    """Expected share of a GPU's work that scales with its clock: all but the time that its memory,
-    which has its own clock, is active. ``otherwise`` where this is not measured."""
+    """Expected share of a GPU's work that scales with its clock: time without activity of memory,
+    which has its own clock. ``otherwise`` if this was not measured."""
     moving = outside.mean_value("dram_active_ratio", gpu)
     busy = outside.mean_value("busy_ratio", gpu)
     return 1.0 - min(moving / busy, 1.0) if moving is not None and busy else otherwise

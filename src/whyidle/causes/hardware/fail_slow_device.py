@@ -25,10 +25,9 @@ SHOWN = 16
 def fail_slow_device(job: Job) -> Proof | None:
     """What it means
     ----------------
-    One rank launches the same kernels, as often and with the same grids as the others, but they
-    take longer on its device: lower clocks, heat, a power limit, memory faults, a neighbour. Where
-    the device is the CPU: one rank gets less of a core than the others, because something else runs
-    there, it has a lower priority or a quota, or its process is stopped again and again.
+    One rank launches the same kernels as the others, but its device takes longer: lower clocks,
+    heat, a power limit, memory errors, another job. On a CPU, the rank gets less CPU time than the
+    others, because of another program, a low priority, a quota, or repeated stops of its process.
 
     Why it costs
     ------------
@@ -36,28 +35,25 @@ def fail_slow_device(job: Job) -> Proof | None:
 
     How it is detected
     ------------------
-    The others wait for this rank at the collectives (see ``rank-workload-imbalance``), it computes
-    longer, and kernels that make up nine tenths of its time have the same names, numbers and grid
-    sizes as on every other rank but take at least 5 % longer in sum. On a CPU, in a watched run: it
-    is always the late one, and its training thread's wait for a core beyond that of the others, by
-    the kernel's run-queue delay, explains at least half of the waiting. The gain is P8 with that
-    device as fast as the slowest other one. Or the kernel shows the process as stopped at several
-    reads, more often than any other rank's, while ranks wait for each other: then the gain is that
-    share, with the sampling error of the reads, but no more than the exposed communication of the
-    others. Two such reads are enough, and the share is exact, where the thread was also idle for as
-    much of its time outside of exchanges, and no other rank's was.
+    The others wait for this rank in at least 80 % of the steps. On a GPU, 90 % of its kernel time
+    is in kernels with the same names, numbers of launches and grids on all ranks, and these take at
+    least 5 % longer on this rank. In a watched job on a CPU, its additional wait for a core
+    explains at least half of the waiting. The prediction makes it as fast as the slowest other rank
+    (P8).
+
+    Or at least three reads of the process state show that the process is stopped (two, if its
+    thread was idle for as long). The gain is that share, limited to the others' exposed
+    communication.
 
     What looks alike
     ----------------
-    More work means other grids or more launches: ``rank-workload-imbalance``. Where grids were not
-    recorded the two cannot be distinguished, and that cause is reported; so it is on a CPU where
-    the late rank's thread runs longer: it has more work, or a slower core.
+    Other grids or more launches mean more work: ``rank-workload-imbalance``. That cause is also
+    reported if grids were not recorded, or if the late rank's thread on a CPU runs longer.
 
     What to do
     ----------
-    Compare clocks, temperature and power of the devices (``nvidia-smi -q``), drain the node,
-    replace the device. On a CPU: see what else runs on that rank's cores, and give every rank its
-    own cores.
+    Compare clocks, temperature and power of the devices (``nvidia-smi -q``). Drain the node or
+    replace the device. On a CPU, give every rank its own cores.
 
     References
     ----------

@@ -29,34 +29,34 @@ CUBIC = 3.0
 def power_or_clock_cap(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    A power limit below the card's default, application clocks, or the power brake of the chassis
-    keeps the clocks down while the GPU works.
+    A power limit below the default, application clocks, or a power brake lowers the clocks under
+    load.
 
     Why it costs
     ------------
-    Kernels bound by computing take longer in proportion to the clock.
+    Compute-bound kernels take longer in proportion to the clock.
 
     How it is detected
     ------------------
-    Reads in which NVML gives such a reason while kernels run, and the clock in them relative to its
-    maximum (P11). A software power cap counts only where the limit is under 95 % of the default.
-    Even unlimited, a well-fed GPU does not hold its maximum clock, so the lower bound is nothing.
-    The expected gain is that of the clock which the default limit allows, with power as its cube,
-    for the work that is not bound by memory, where that was measured.
+    NVML gives such a reason while kernels run. A software power cap counts only if the limit is
+    below 95 % of the default. The upper bound assumes the maximum clock (P11). The expected gain
+    assumes the clock at the default limit (power grows with the cube of the clock) for work that is
+    not memory-bound. The lower bound is zero, because a busy GPU does not hold its maximum clock.
 
     What looks alike
     ----------------
-    A software power cap at the *default* limit is normal on a well-fed GPU. Limits may be intended,
-    to save energy.
+    A software power cap at the default limit is normal. A lower limit may be intended, to save
+    energy.
 
     What to do
     ----------
-    Ask the administrator whether the limit is intended; ``nvidia-smi -pl``, ``-rac``.
+    Ask whether the limit is intended. ``nvidia-smi -pl`` sets the limit, ``-rac`` resets the
+    clocks.
 
     References
     ----------
-    NVIDIA, NVML, "nvmlClocksEventReasons"; Chung et al., "Perseus: Removing Energy Bloat from
-    Large Model Training", SOSP 2024 (limits on purpose).
+    NVIDIA, NVML, "nvmlClocksEventReasons"; Chung et al., "Perseus: Removing Energy Bloat from Large
+    Model Training", SOSP 2024 (limits on purpose).
     """
     outside = facts.telemetry
     if outside is None:

@@ -28,26 +28,25 @@ def thermal_throttle(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    Kernels bound by computing take longer in proportion to the clock; a hardware slowdown halves
-    it or worse. In a job of several ranks all wait for the hottest GPU.
+    Compute-bound kernels take longer in proportion to the clock. A hardware slowdown halves the
+    clock or worse. In a distributed job, all ranks wait for the hottest GPU.
 
     How it is detected
     ------------------
-    Reads in which NVML gives a thermal reason while kernels run, and the clock in them relative to
-    its maximum (P11), times the share of the step in which the GPU computes (as NVML measures it,
-    where no kernels were recorded). Kernels bound by memory do not gain, so the lower bound is a
-    quarter of it; the expected gain counts only time without memory activity, where
-    that was measured.
+    NVML names a thermal reason while kernels run. The upper bound is the loss against the maximum
+    clock, for the share of the step in which the GPU computes (P11). The expected gain leaves out
+    time in which memory is active, if that was measured. The lower bound is a quarter of the upper,
+    because memory-bound kernels gain nothing.
 
     What looks alike
     ----------------
-    Lowered clocks of an idle GPU, a power limit (``power-or-clock-cap``), or application clocks
-    have reasons of their own and do not count.
+    Low clocks of an idle GPU, a power limit (``power-or-clock-cap``) and application clocks have
+    reasons of their own and do not count.
 
     What to do
     ----------
-    Check cooling, dust and neighbours; a slightly lower power limit avoids swings between full
-    speed and slowdown; move the job, report the node.
+    Check cooling, dust and neighbouring cards. A slightly lower power limit avoids swings between
+    full speed and slowdown. Move the job and report the node.
 
     References
     ----------

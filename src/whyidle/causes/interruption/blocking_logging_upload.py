@@ -39,37 +39,33 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    Encoding and sending happen on the thread that should launch the GPU's next work.
+    The thread that encodes and sends should launch the GPU's next work instead.
 
     How it is detected
     ------------------
-    The device is idle while the launching thread is inside a known tracker, writer, plotting
-    library or network client, outside the DataLoader. What samples show at the line of such a call,
-    or in a function that only logs, is computed for the log: without the log it is saved, too.
-    Reports in several steps can be thinned (P9); a single one does not show how often it occurs, so
-    its lower bound is nothing.
+    Trace: the device is idle while the launching thread is inside a known tracker, writer, plotting
+    library or network client, for at least 1 % of the step. The DataLoader does not count. The
+    limit of the gain includes work for the log at the same line, or in a function that only logs.
+    The prediction assumes fewer reports, or reports in the background (P9). For a single report the
+    lower bound is zero, because its frequency is unknown.
 
-    On a watched process: the training thread was not runnable between the recorded calls, and the
-    kernel reported it as sleeping at samples; so it waited in a call for a network, a file or a
-    clock, and stack samples name the line. An operator of a single-process CPU job waits only for
-    its own threads, and does not count; nor does a wait inside JAX, TensorFlow or Keras. Python
-    inside a library's call that mostly waits is included. The interval holds the sampling error of
-    that share.
+    Watched process: the training thread sleeps between the recorded calls, so it waits for a
+    network, a file or a clock. Stack samples name the line. Waits inside operators, JAX, TensorFlow
+    or Keras do not count. The interval includes the sampling error.
 
     What looks alike
     ----------------
-    A request inside the DataLoader fetches data. Reading the loss back in order to log it
-    is ``per-step-host-sync``; printing it is ``python-overhead-in-step``.
+    A request inside the DataLoader fetches data. Reading the loss in order to log it is reported as
+    ``per-step-host-sync``; printing it is reported as ``python-overhead-in-step``.
 
     What to do
     ----------
-    Report less often, and from a background thread or process; turn off histograms of parameters
-    and gradients.
+    Report less often, or from a background thread. Turn off histograms of parameters and gradients.
 
     References
     ----------
-    wandb issue 3701 ("watch" slows training as the run goes on); Gao et al., "An
-    Empirical Study on Low GPU Utilization of Deep Learning Jobs", ICSE 2024.
+    wandb issue 3701 ("watch" slows training as the run goes on); Gao et al., "An Empirical Study on
+    Low GPU Utilization of Deep Learning Jobs", ICSE 2024.
     """
     if facts.bucket_share("blocked") > facts.bucket_share("logging"):
         return _prove_blocked(facts)

@@ -12,8 +12,8 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
 
 LEFT = (0.3, 0.01, 0.0)
-"""part that stays if callbacks work at every hundredth batch, as advised, or once per epoch;
-careful: what they need of every batch stays"""
+"""share that remains (low, expected, high gain): work that every batch needs; work at every
+hundredth batch, as advised; work once per epoch"""
 
 
 @cause(
@@ -24,7 +24,7 @@ careful: what they need of every batch stays"""
 def callback_overhead(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Callbacks of Keras work in ``on_train_batch_begin`` or ``on_train_batch_end``: they write files,
+    Keras callbacks do work in ``on_train_batch_begin`` or ``on_train_batch_end``: they write files,
     read numbers from the device, or plot.
 
     Why it costs
@@ -34,19 +34,19 @@ def callback_overhead(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    A watched process records the calls of the list of callbacks that take more than 50 us; stack
-    samples show the lines. Checkpoints and evaluations inside do not count, nor does time in which
-    the device works while a callback waits for its numbers. The gain is this time
-    without the hundredth that stays when callbacks work at every hundredth batch.
+    The probe records callback calls of more than 50 us; stack samples name the lines. Checkpoints,
+    evaluations, and time in which the device works do not count. The rest must reach 1 % of the
+    step. A hundredth of it is expected to remain, at most 30 %.
 
     What looks alike
     ----------------
-    ``ModelCheckpoint(save_freq=...)`` is ``sync-checkpoint``; validation is ``heavy-evaluation``.
+    For ``ModelCheckpoint(save_freq=...)`` see ``sync-checkpoint``, for validation
+    ``heavy-evaluation``.
 
     What to do
     ----------
-    Work at every hundredth batch, or in ``on_epoch_end``; ``TensorBoard(update_freq=100)`` instead
-    of ``update_freq=1``, without histograms; buffer what is written.
+    Do the work at every hundredth batch or in ``on_epoch_end``. Use
+    ``TensorBoard(update_freq=100)`` without histograms. Buffer what is written.
 
     References
     ----------

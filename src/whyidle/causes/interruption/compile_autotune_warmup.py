@@ -18,11 +18,11 @@ from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 
 ONE_OFF = 0.8
-"""with this share of all compiling in the first step it is warm-up; otherwise it recurs"""
+"""least share of compilation in the first step for it to be warm-up; otherwise it recurs"""
 LOADED = (0.4, 0.2, 0.0)
-"""share of compiling that a start with a cache on disk still takes (careful, expected, hopeful): it
-traces the model again and loads the compiled code. A small transformer took 19.3 s without and 3.7
-s with a cache (PyTorch 2.13, inductor for CPUs)"""
+"""share of the compilation that remains with a cache on disk (low, expected, high gain): the model
+is traced again, and the compiled code is loaded. A small transformer took 19.3 s without and 3.7 s
+with a cache (PyTorch 2.13, inductor for CPUs)"""
 LEAST_S = 5.0
 """one-off set-up below which a run is too short for its start to matter"""
 
@@ -41,34 +41,31 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    The GPU waits for it. A short or often restarted job pays it again and again; a long one
-    hardly notices.
+    The GPU waits. A short or often restarted job pays this cost each time; a long one hardly
+    notices.
 
     How it is detected
     ------------------
-    The device is idle during compiler functions, module loading, launch calls that last
-    milliseconds on an idle device, and stalls of the leading steps that later steps do not have.
-    Compiling that recurs in later steps does not count. Where six or more steady steps follow,
-    shares are of these, and the start is a remark with its own numbers; in a watched run that spent
-    most of its time so far in it (at least 5 s), a warning that says what each run pays, since how
-    long the job is meant to run is not known. A loop over ``range`` with calls in the source of the
-    compiled function, or of those that it calls, is one that the compiler unrolls; one that calls
-    the compiled function is none. Where fewer follow, the recording is of the start, and the
-    prediction is for the recorded window: the fix gains once per start, and only a cache on disk
-    saves it in the next one (P10), except for the expected fifth that loading takes.
+    The device is idle during compiler functions, module loading, slow launch calls, and delays in
+    the first steps that later steps do not have. Compilation that recurs does not count.
+
+    If at least six steady steps follow, the start is a note, or a warning if a watched run spent
+    most of its time in it (at least 5 s). Otherwise the prediction is the recorded window without
+    the set-up (P10). In the next start, only a cache on disk saves time; loading it is expected to
+    take a fifth of the compilation. The report names a loop over ``range`` in the compiled
+    function, because the compiler unrolls it.
 
     What looks alike
     ----------------
-    New shapes that compile again and again are ``recompilation-storm``. Allocation in steady
-    steps is ``allocator-thrash``.
+    New shapes that compile again and again are reported as ``recompilation-storm``. Allocation in
+    steady steps is reported as ``allocator-thrash``.
 
     What to do
     ----------
-    Diagnose steady steps with a recording that starts after warm-up. Where restarts are frequent,
-    keep the compilers' caches on a disk that survives them. Compile the body of a loop once
-    (``jax.lax.scan``, ``tf.while_loop``, one repeated block of a PyTorch model): it shortens
-    compiling, but steps may become slower, so measure. Keep shapes the same, as each new one is
-    compiled anew.
+    To diagnose steady steps, start the recording after the warm-up. If restarts are frequent, keep
+    the compiler's cache on a disk that survives them. Compile the body of a loop once
+    (``jax.lax.scan``, ``tf.while_loop``, one repeated block of a PyTorch model), and measure
+    whether steps become slower. Keep shapes constant, as each new one is compiled.
 
     References
     ----------
@@ -134,8 +131,8 @@ def _describe_start(seconds: float, once: float, unrolled: str) -> str:
 
 
 def _generates_code(facts: Facts) -> bool:
-    """Whether there is code to keep: a watched backend of PyTorch such as ``aot_eager`` runs the
-    operators themselves."""
+    """Whether there is compiled code to cache: a backend of PyTorch such as ``aot_eager`` only runs
+    operators."""
     plays = facts.timeline.vocabulary.plays
     watched = facts.timeline.framework == "pytorch" and facts.timeline.looks is not None
     stacks = (detail.stack for detail in facts.timeline.details)

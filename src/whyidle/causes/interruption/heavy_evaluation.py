@@ -17,10 +17,9 @@ from whyidle.model.proof_facts import EVALUATIONS, InterruptionFacts
 from whyidle.model.roles import Role
 
 RARER = (0.5, 0.1, 0.0)
-"""share that remains with rarer evaluation: careful, every second one; expected, every tenth;
-hopeful, none"""
+"""share that remains with fewer evaluations (low, expected, high gain): half, a tenth, none"""
 LARGER = 0.75
-"""share of the fixed cost of calling the model that batches four times as large save"""
+"""share of the fixed cost of calling the model that four times larger batches save"""
 
 
 @cause(
@@ -37,29 +36,29 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    Nothing is trained during evaluation, and the GPU does not even evaluate.
+    Nothing is trained during evaluation, and the GPU is not even evaluating.
 
     How it is detected
     ------------------
-    The device is idle while the launching thread is inside a function or a mark of evaluation. Only
-    that idle time counts; on a CPU, the whole evaluation. A function of each training step whose
-    result the step needs, by the source, only bears the name. In a watched process whose device is
-    known by marks alone, telemetry of its GPU shows how much of evaluation it idles, within two
-    standard errors, where that varies. Without telemetry all of it is counted as unknown. The
-    recording cannot show how much of the idle time larger batches would remove, so the lower bound
-    is nothing and the upper bound all of it. Half is expected; on a CPU, which does not idle, the
-    time between its operators in training steps, where these are recorded. Evaluating every second
-    or tenth time only is P9, where evaluation recurs.
+    The device is idle while the launching thread is inside a function or a mark of evaluation, for
+    at least 1 % of the time. On a CPU, the whole evaluation counts. In a watched process without
+    recorded kernels, telemetry of the GPU shows the idle share, within two standard errors. Without
+    telemetry, the whole evaluation counts as unknown time.
+
+    The recording cannot show how much idle time larger batches remove: the lower bound is zero, the
+    upper bound all of it, and half is expected (on a CPU: the time between operators). Evaluating
+    less often is predicted separately (P9).
 
     What looks alike
     ----------------
-    A script that only evaluates is not interrupted by it: a function that spans whole steps does
-    not count. Checkpoints after an evaluation are ``sync-checkpoint``.
+    A script that only evaluates is not interrupted: functions that span whole steps do not count.
+    Nor does a function whose result the training step needs. For checkpoints, see
+    ``sync-checkpoint``.
 
     What to do
     ----------
-    Evaluate in larger batches, under ``torch.no_grad``, with metrics on the device; evaluate less
-    often or in another process where model selection allows it.
+    Evaluate in larger batches, under ``torch.no_grad``, with metrics on the device. Evaluate less
+    often, or in another process, if model selection allows it.
 
     References
     ----------
@@ -113,8 +112,8 @@ def _predict_absence(shares: tuple[float, float, float], *, recurs: bool) -> Pre
 
 
 def _predict_larger_batches(facts: Facts, share: float) -> float:
-    """The expected gain of larger batches. An idle device may do twice as much; a CPU works, and
-    saves the time between its operators, as far as a burst shows it."""
+    """The expected gain of larger batches: half of a device's idle time; on a CPU the time between
+    operators, if it was recorded."""
     recorded = facts.burst or facts
     if not facts.on_cpu or "host_ops" not in recorded.signals:
         return share / 2
@@ -139,10 +138,10 @@ def _without_graph(
 
 
 def _pass_shares(facts: Facts, pauses: Pauses) -> tuple[float, float, float]:
-    """Share of the time that evaluation takes from training: at most all of the host's time in
-    it, at least what remains after the device has finished earlier work. Where marks do not show
-    that work, at least the idle time in telemetry; and where a burst shows how long steps alone
-    keep the device busy, the remainder."""
+    """Share of the time that evaluation takes from training (low, expected, high): at most the
+    host's time in it, at least the part after the device has finished earlier work. If marks do not
+    show that work, the lower bound is the idle time in telemetry, and the expected value adds the
+    device's work that steps alone do not explain, if a burst was recorded."""
     progress = facts.host.progress
     late = progress.late_in(pauses.spans.start, pauses.spans.end)
     least, most = facts.share_of(late), facts.share_of(pauses.spans)

@@ -17,9 +17,9 @@ from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 
 EACH = 0.9
-"""share of the steps from which a collection counts as happening in each step"""
+"""share of the steps with a collection from which every step counts as having one"""
 QUIET = 0.25
-"""quantile of the rest of a step that stands for an undisturbed one"""
+"""quantile of the rest of a step that stands for an undisturbed step"""
 WHOLE_STEPS = 1000
 """steps between full collections, as the fix schedules them"""
 THINNED_STEPS = 100
@@ -37,42 +37,42 @@ OLDEST = 2
 def python_gc_pauses(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Python's garbage collector examines all objects while training waits; either automatically,
-    because many objects are alive, or because the program calls ``gc.collect()`` in its loop.
+    Training waits while Python's garbage collector examines all objects. It runs either
+    automatically, because many objects are alive, or because the program calls ``gc.collect()`` in
+    its loop.
 
     Why it costs
     ------------
-    A full collection of a large heap takes 50 ms to 2 s on the training thread. With many ranks a
-    different one is late every time, and all wait for it.
+    A full collection of a large heap takes 50 ms to 2 s on the training thread. With many ranks, a
+    different rank is late each time, and all wait for it.
 
     How it is detected
     ------------------
     The device is idle during ``Python GC`` events or calls of ``gc.collect`` on the launching
-    thread. A collection also leaves the caches cold. Where the device is the CPU, the difference
-    between steps with and without a collection measures that cost; where every step has one, the
-    size of a core's cache bounds it. A single collection that took longer than all others together
-    counts half, because it does not show how often it happens.
+    thread, for at least 1 % of the step. On a CPU, the cost of cold caches after a collection is
+    added: the difference between steps with and without one, or, if every step has one, at most the
+    time to refill a core's cache. A collection that took longer than all others together counts
+    half, because its frequency is unknown.
 
-    A watched run records the generations of collections. Young objects are still examined after a
-    freeze, but once; that leaves no cache cold, as they were just made. Full collections become
-    rarer and skip frozen objects; their growth shows what is added to the heap.
+    A watched run records the generation of each collection. The prediction assumes that the heap is
+    frozen: young objects are still examined, but once, and full collections are rare and skip
+    frozen objects (P9).
 
     What looks alike
     ----------------
-    Collections that mostly run in the code of a debugging mode or a profiler are a part of
-    ``debug-mode-left-on``, which makes the objects.
-    ``torch.cuda.empty_cache`` next to the call is ``allocator-thrash``. A pause without a mark is
-    not attributed to the collector.
+    Collections in the code of a debugging mode or a profiler are reported as
+    ``debug-mode-left-on``. ``torch.cuda.empty_cache`` next to the call is reported as
+    ``allocator-thrash``. A pause without a recorded collection is not attributed to the collector.
 
     What to do
     ----------
-    Freeze the heap after warm-up (``gc.collect(); gc.freeze()``) and collect young objects only, at
+    Freeze the heap after warm-up (``gc.collect(); gc.freeze()``) and collect only young objects, at
     the same step on all ranks. Remove calls of ``gc.collect()`` from the loop.
 
     References
     ----------
-    Python documentation, ``gc.freeze``; torchtitan issue 148; Lin et al., "Understanding
-    Stragglers in Large Model Training Using What-if Analysis", OSDI 2025.
+    Python documentation, ``gc.freeze``; torchtitan issue 148; Lin et al., "Understanding Stragglers
+    in Large Model Training Using What-if Analysis", OSDI 2025.
     """
     pauses = find_pauses(facts, Role.GC)
     if pauses is None or pauses.share < LEAST_SHARE:
@@ -111,7 +111,7 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
 def _collection_gains(
     facts: Facts, pauses: Pauses, remaining: tuple[float, float, float] | None
 ) -> tuple[float, float, float]:
-    """Shares of the step gained: careful, expected, hopeful; warm caches gain on CPUs only."""
+    """Shares of the step gained: low, expected, high; warm caches gain on CPUs only."""
     if not pauses.is_recurring:
         return 0.0, pauses.share / 2, pauses.share
     single_s = _single_pause_s(pauses)
@@ -132,8 +132,8 @@ def _predict_rarer_calls(facts: Facts, pauses: Pauses, left_over: float) -> Pred
 
 
 def _cache_loss(facts: Facts, pauses: Pauses | None, single_s: float) -> tuple[float, float, float]:
-    """After-effect of collections, as share of the step: careful, expected, hopeful. Where every
-    step on a device has one, the rest of the shorter steps stands for an undisturbed one."""
+    """After-effect of collections, as share of the step: low, expected, high. If every step on a
+    device has a collection, the rest of the shorter steps stands for an undisturbed step."""
     if pauses is None:
         return 0.0, 0.0, 0.0
     careful, expected, most = after_effect(facts, pauses, single_s)
@@ -159,12 +159,12 @@ def _is_explicit(facts: Facts, pauses: Pauses) -> bool:
 
 
 def remaining_after_freeze(facts: Facts, pauses: Pauses) -> tuple[float, float, float] | None:
-    """Shares of the step that collections still take: careful, expected, hopeful. None where a
-    collection has no generation.
+    """Shares of the step that collections still take (low, expected, high gain). None if the
+    generation of a collection is unknown.
 
-    Without a freeze an object is examined with the youngest generation, and again with those that
-    survived; after the freeze once. How many die early decides which of both determines the time,
-    so the longer one is expected, and both in the worst case.
+    Without a freeze, an object is examined with the youngest generation, and again if it survives;
+    after a freeze, once. Which of the two takes the time depends on how many objects die early: the
+    longer one is expected, and the lower bound of the gain keeps both.
     """
     generation = _generation_of_rows(facts, pauses)
     if (generation < 0).any():

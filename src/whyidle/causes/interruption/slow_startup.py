@@ -17,37 +17,34 @@ from whyidle.model.number_text import format_duration, format_part
 def slow_startup(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Seconds to minutes pass between the framework's import and the first step: further imports, a
-    scan of the data set, an index, tokens, loading a model, a first batch that takes far longer
-    than the others.
+    Seconds to minutes pass between the framework's import and the first step: more imports, a scan
+    of the data set, an index, tokenisation, loading a model, a slow first batch.
 
     Why it costs
     ------------
-    The GPU is allocated and has nothing to do. A short or often restarted job pays it again and
-    again; a long one hardly notices.
+    The GPU is idle. A short or often restarted job pays this cost each time; a long one hardly
+    notices.
 
     How it is detected
     ------------------
-    The process records when the framework was imported and when its first step ended; stack samples
-    in between name the lines. A first batch of more than a second and five times the median of the
-    others is part of it. It is reported from three seconds without imports, which can hardly be
-    shortened. Where it is more than half of the recording, shares are of the whole recording and it
-    counts (P9: the window without it; the lower bound is nothing, expected the function with the
-    costliest line, at most all of it). Where it is less it is a remark, and so is a start-up under
-    20 seconds of a run whose steps themselves are slow: a short run is mostly a trial of a longer
-    one, which repeats its steps. In a trial of ``whyidle fix``, which ends the job early, it is a
-    remark, too.
+    The probe records when the framework was imported and when the first step ended; stack samples
+    name the lines. A first batch counts if it takes more than a second and five times the median of
+    the others. The start is reported from three seconds, not counting imports. If it takes more
+    than half of the recording, the prediction covers the whole recording (P9): the lower bound is
+    zero, the expected gain is the function with the costliest line, the upper bound the whole
+    start. Otherwise the finding is a note, as are starts under 20 seconds of a run with slow steps,
+    and starts in a trial of ``whyidle fix``, which ends the job early.
 
     What looks alike
     ----------------
-    Compiling and kernel loading in the first steps is ``compile-autotune-warmup``; workers that
-    restart in each epoch are ``worker-restart-per-epoch``.
+    Compilation and kernel loading in the first steps are reported as ``compile-autotune-warmup``.
+    Workers that restart in each epoch are reported as ``worker-restart-per-epoch``.
 
     What to do
     ----------
-    Store the result of the scan, the index or the tokens on disk; map large files instead of
-    reading them; import modules where they are needed; start loading data before the model is
-    built; use images with everything installed.
+    Store the result of the scan, the index or the tokens on disk. Map large files instead of
+    reading them. Import modules only where they are needed. Start loading data before the model is
+    built. Use container images with everything installed.
 
     References
     ----------

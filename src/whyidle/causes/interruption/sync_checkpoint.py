@@ -20,11 +20,11 @@ from whyidle.model.proof_facts import SAVES, InterruptionFacts
 from whyidle.model.roles import Role
 
 COPY_S_PER_BYTE = (1 / 0.2e9, 1 / 1e9, 1 / 8e9)
-"""copying the state within host memory (careful, expected, hopeful): into memory new to the process
-the rate was 0.2 to 0.7 GB/s on a virtual machine"""
+"""copying the state within host memory (low, expected, high gain): a virtual machine reached 0.2 to
+0.7 GB/s into newly allocated memory"""
 
 FAILURES_S = (4 * 3600.0, 24 * 3600.0, 10 * 24 * 3600.0)
-"""time between failures of a job (careful, expected, hopeful), assumed: with more GPUs it shrinks
+"""assumed time between failures of a job (low, expected, high gain): with more GPUs it decreases
 from weeks to hours (Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning
 Research Clusters", HPCA 2025)"""
 
@@ -38,31 +38,28 @@ Research Clusters", HPCA 2025)"""
 def sync_checkpoint(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The training process itself serialises the model and writes it to storage before the next step
-    starts.
+    The training process serialises the model and writes it to storage before the next step.
 
     Why it costs
     ------------
-    The GPU idles for the whole write, although only the copy of the state from the device must
-    happen at that moment.
+    The GPU is idle for the whole write, although only the copy of the state has to happen then.
 
     How it is detected
     ------------------
     The device is idle while the launching thread is inside a function that saves (``torch.save``,
-    ``save_pretrained``, ``torch.distributed.checkpoint``). An asynchronous save still needs the
-    device-to-host copies recorded meanwhile. On a watched process, waits of the saving function
-    count too, as long as it calls nothing else: the file is synced to disk and renamed. A recording
-    with one save does not show how often it happens, so its lower bound is nothing. On a CPU job a
-    background thread or process takes cores from the training, and copying the state costs time.
+    ``save_pretrained``, ``torch.distributed.checkpoint``), for at least 1 % of the time. In a
+    watched process, waits of the saving function (sync to disk, rename) count too. The prediction
+    keeps only the recorded device-to-host copies (P9). With a single save the lower bound is zero,
+    because its frequency is unknown. On a CPU, a background write also takes cores from training.
 
     What looks alike
     ----------------
-    Logging of pictures or uploads is ``blocking-logging-upload``. Waiting for storage while data
-    is read is an input stall.
+    Logging of pictures or uploads is reported as ``blocking-logging-upload``. Waiting for storage
+    while reading data is an input stall.
 
     What to do
     ----------
-    Copy the state to host memory and write the copy in a thread; save less often.
+    Copy the state to host memory and write the copy in a thread, or save less often.
 
     References
     ----------
@@ -119,9 +116,8 @@ def _copied_s(facts: Facts, pauses: Pauses) -> float:
 
 
 def predict_background_write(facts: Facts, pauses: Pauses) -> Predicted | None:
-    """Written by a thread, in a job that computes on the CPU: the thread uses the same cores, as
-    far as saving is work, after a copy of the state. None with a device, or where the number of
-    cores is unknown."""
+    """The gain if a thread writes a copy of the state, in a job on the CPU: its CPU work takes time
+    on the same cores. None with a device, or if the number of cores is unknown."""
     loading, process, telemetry = facts.timeline.loading, facts.timeline.process, facts.telemetry
     cores = loading.cores or process.cores
     cores = cores or (telemetry.mean_value("cores_effective") if telemetry else None)
@@ -148,8 +144,8 @@ def predict_background_write(facts: Facts, pauses: Pauses) -> Predicted | None:
 
 
 def _checkpoint_facts(facts: Facts) -> tuple[float, float]:
-    """Share of saving that was CPU work, and bytes of the largest file; where nothing was noted,
-    all of it and none."""
+    """Share of saving that was CPU work (all if unknown), and bytes of the largest file (0 if
+    unknown)."""
     saves = facts.timeline.process.saves
     worked = [(save.cpu_s, save.seconds) for save in saves if save.cpu_s is not None]
     cpu, wall = (sum(column) for column in zip(*worked, strict=True)) if worked else (0.0, 0.0)
@@ -160,8 +156,8 @@ def _checkpoint_facts(facts: Facts) -> tuple[float, float]:
 def predict_rarer(facts: Facts, pauses: Pauses) -> InterruptionFacts:
     """The gain of the interval that loses the least time: ``sqrt(2 C M)``, for a checkpoint of
     ``C`` seconds and a failure every ``M`` (Young, "A First Order Approximation to the Optimum
-    Checkpoint Interval", CACM 17(9), 1974). At the careful end a job that ends sooner still writes
-    its last checkpoint. Empty with a single checkpoint, or with checkpoints that are as rare."""
+    Checkpoint Interval", CACM 17(9), 1974). For the lower bound, a job that ends sooner
+    still writes its last checkpoint. Empty with a single checkpoint, or with rare checkpoints."""
     if not pauses.is_recurring:
         return InterruptionFacts()
     each_s = pauses.total_s / pauses.steps_hit

@@ -32,25 +32,24 @@ REMAINING = (0.3, 0.0, 0.0)
 def allocator_thrash(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    PyTorch caches device memory, so that a warm step makes no allocation calls to the driver. Here
-    steady steps call ``cudaMalloc`` and ``cudaFree``: the script empties the cache in each step
-    (``empty_cache()``), or memory is so full or fragmented that PyTorch must flush the cache.
+    PyTorch caches device memory, so steady steps need no allocation calls. Here they call
+    ``cudaMalloc`` and ``cudaFree``, because the script calls ``empty_cache()``, or because memory
+    is so full or fragmented that PyTorch flushes its cache.
 
     Why it costs
     ------------
-    Every ``cudaFree`` waits for the whole device and every ``cudaMalloc`` takes up to
-    milliseconds. The GPU idles during them and while the queue refills.
+    Each ``cudaFree`` waits for the whole device, and each ``cudaMalloc`` takes up to milliseconds.
 
     How it is detected
     ------------------
-    Steady steps make at least one allocation call in two steps, and the device is idle during these
-    calls. The gain is a replay of the recorded steps without the calls and the synchronisations
-    that belong to them.
+    Trace: steady steps make at least one allocation call per two steps. The prediction replays the
+    steps without these calls and their synchronisations. Watched job: the allocator counts at least
+    one cache flush per ten steps. The gain is at most the time in which NVML reports no kernel.
 
     What looks alike
     ----------------
     Allocations in the first steps are warm-up. ``cudaMallocAsync`` and CUDA graph pools do not wait
-    for the device. Pinned host memory is allocated with ``cudaHostAlloc``, which does not count.
+    for the device. ``cudaHostAlloc`` allocates pinned host memory and does not count.
 
     What to do
     ----------

@@ -20,8 +20,8 @@ from whyidle.model.diagnosis import Evidence
 def host_memory_pressure(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Memory of the host, or of the job's control group, is so full that the kernel reclaims pages and
-    processes wait until they are read back. The kernel may kill some processes.
+    Host memory, or the memory of the job's control group, is nearly exhausted. The kernel reclaims
+    pages, processes wait until these are read back, and some may be killed.
 
     Why it costs
     ------------
@@ -29,24 +29,21 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    The kernel's pressure stall information (PSI) over the steps in scope gives the time in which
-    some, and in which all, tasks waited for memory. It is that of the job's control group if
-    available (version 2). Otherwise it is that of the machine, if the job holds a quarter of its
-    memory or the job's control group is full. A group is full if it is at its limit while the
-    machine has free memory, and either most of the machine's page faults that wait for storage are
-    the job's, or half of what the job reads had been in memory before. For a full group, the upper
-    end includes waiting for storage and the kernel's work, as far as content is read again.
+    The kernel's pressure stall information (PSI) gives the time in which some, and in which all,
+    tasks waited for memory. It must be at least 3 %, and counts at most as much as the job's wait
+    for data. The lower bound is the time in which all tasks waited, the upper bound the time in
+    which some did. In a full group, the upper bound includes waits to read data again.
 
-    This time counts only while the job waits for data: the low end is the share in which all tasks
-    waited for memory, the high end that in which some did. For a command without steps all of it
-    counts.
+    whyidle reads the PSI of the job's control group (version 2), or else that of the machine. The
+    latter counts only if the job holds a quarter of the machine's memory, or if its group is full
+    while the machine has free memory. A group counts as full only if the job has most of the
+    machine's major page faults, or reads half of its data again.
 
     What looks alike
     ----------------
-    Reading a data set larger than memory for the first time also causes page faults, but processes
-    then wait for storage, not for memory. Reading it in every epoch, without a limit that could be
-    raised, is ``page-cache-thrash``. A loader with few or no workers makes the job wait too; if
-    most of that wait is for memory, more workers would only need more memory.
+    The first read of a data set larger than memory waits for storage, not for memory. Reading it
+    again in every epoch is reported as ``page-cache-thrash``. A loader with too few workers also
+    makes the job wait. If that wait is mostly for memory, more workers do not help.
 
     What to do
     ----------

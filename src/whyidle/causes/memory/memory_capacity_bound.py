@@ -29,30 +29,27 @@ PEAK = "peak allocated memory, share of the device's"
 def memory_capacity_bound(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The GPU waits for launches. A larger batch would spread them over more samples, but device
-    memory is already full.
+    The GPU waits for launches. A larger batch needs fewer of them per sample, but memory is full.
 
     Why it costs
     ------------
-    The fixed cost of a step per sample stays high.
+    The fixed cost of a step is divided among few samples.
 
     How it is detected
     ------------------
-    Peak *allocated* memory is above 90 % of the device's, and exposed launching time above 5 % of
-    the step. The gain of saving memory depends on its cost (recomputation takes about a fifth
-    more), so the low and the expected prediction are zero, and the high one is half of the exposed
-    time (P6: twice the batch for the same launches). For a watched job, the framework's allocator
-    reports the peak of allocated memory, and NVML the time without any kernel.
+    Peak allocated memory is at least 90 % of the device's memory, and the device waits for launches
+    for at least 5 % of the step. In a watched job, the framework's allocator and NVML report these
+    figures. Saving memory costs time (recomputation: about a fifth), so the lower bound and the
+    expected gain are zero. The upper bound is half of the wait (P6).
 
     What looks alike
     ----------------
-    Reserved memory near the limit with little of it allocated is a full cache, not full memory. A
-    busy GPU with full memory is well used.
+    Much reserved but little allocated memory is a full cache. A busy GPU with full memory is fine.
 
     What to do
     ----------
     Use reduced precision, fused losses, flash attention, selective checkpointing or sharded states.
-    Otherwise apply the fixes of ``launch-bound-small-kernels``, which need no memory.
+    The fixes of ``launch-bound-small-kernels`` need no memory.
 
     References
     ----------
@@ -86,7 +83,7 @@ def memory_capacity_bound(facts: Facts) -> Proof | None:
 
 
 def _find_recomputable(facts: Facts) -> MemoryFacts:
-    """The modules worth recomputing, by a look at memory."""
+    """The modules worth recomputing, by ``--look memory``."""
     look = facts.timeline.process.memory_look
     plan = None if look is None else MemoryPlan(look)
     chosen = plan.choose_recomputed(look.batch) if plan and look and look.batch else []

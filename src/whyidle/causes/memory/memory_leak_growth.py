@@ -46,25 +46,24 @@ def memory_leak_growth(facts: Facts) -> Proof | None:
     Why it costs
     ------------
     It costs nothing at first. When memory is full, the allocator flushes its cache in every step,
-    and then the job fails.
+    and finally the job fails.
 
     How it is detected
     ------------------
-    Allocated device memory at the ends of at least four steady steps rises by about the same amount
-    each time (squared correlation at least 0.95, never falling). For a watched job on the CPU it is
-    the host memory of the process, read every second: it grows by more than 64 MiB, steadily until
-    the end. A line of the script that retains each step's loss with its graph is reported. The only
-    predicted gain is the clearing of fresh memory on the host. The evidence gives the number of
-    steps until memory is full.
+    Trace: allocated device memory rises with each of at least four steady steps, by nearly the same
+    amount (squared correlation at least 0.95). Watched job on the CPU: the process's memory, read
+    every second, grows as steadily and by more than 64 MiB. The report names a line that retains
+    each step's graph, and the steps until memory is full. The predicted gain is only the time to
+    clear new host memory.
 
     What looks alike
     ----------------
-    With batches of changing length, memory rises and falls. Optimizer states appear once, in the
-    first steps. Reserved memory may grow while the cache settles; only allocated memory counts.
+    With batches of varying length, memory also falls. Optimizer states appear once, in the first
+    steps. Reserved memory may grow while the cache settles; only allocated memory counts.
 
     What to do
     ----------
-    Call ``.detach()``, or rarely ``.item()``, on accumulators; clear lists; remove hooks.
+    Call ``.detach()``, or rarely ``.item()``, on accumulators. Clear lists and remove hooks.
     ``torch.cuda.memory._record_memory_history`` shows the line that allocates.
 
     References

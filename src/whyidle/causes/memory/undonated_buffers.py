@@ -9,13 +9,12 @@ from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_bytes
 
 FRESH_BYTES_PER_S = 2.5e9
-"""taking memory from the system anew: a page fault of 4 KiB with its clearing takes 1 to 2 us"""
+"""rate of new memory from the system: a page fault, which clears 4 KiB, takes 1 to 2 us"""
 ANEW = 0.5
-"""least part of the outputs that must come from the system anew: an allocator maps large arrays for
-every step or keeps their memory, and fewer page faults are those of temporary arrays"""
+"""least share of the outputs that must come from the system: an allocator either maps large arrays
+in every step or keeps their memory, and fewer page faults come from temporary arrays"""
 OWN = (0.0, 0.5, 1.0)
-"""part of the memory that is taken anew that is the outputs' (low, expected, high cost): the rest
-are temporary arrays of the step"""
+"""share of the new memory that is for outputs (low, expected, high cost), not temporary arrays"""
 
 
 @cause(
@@ -27,34 +26,32 @@ are temporary arrays of the step"""
 def undonated_buffers(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    A function compiled by ``jax.jit`` returns parameters and optimizer state in new memory, while
-    the old ones are still held. With ``donate_argnums`` it reuses the memory of its arguments.
+    A function compiled by ``jax.jit`` returns parameters and optimizer state in new memory while
+    the old ones still exist. With ``donate_argnums`` it reuses the memory of its arguments.
 
     Why it costs
     ------------
-    Every step takes memory for a second copy of the model and its optimizer's state and gives the
-    first one back. Memory that goes back to the system must be cleared again, page by page, when it
-    returns. Memory that the allocator keeps costs next to nothing.
+    Every step allocates a second copy of the parameters and the optimizer state. Memory from the
+    system must be cleared page by page; memory that the allocator keeps costs almost nothing.
 
     How it is detected
     ------------------
-    After a watched job's third step, arguments that were not deleted are matched with outputs of
-    the same shape and type. The process's page faults per step tell how much memory comes from the
-    system anew (2.5 GB/s): none, half or all of it is that of the outputs. On a 6 x 2048 network
-    with Adam, 302 MB, donating took steps from 274 to 156 ms; on 12 x 1024, 151 MB that the
-    allocator kept, from 83 to 77 ms; with 107 MB, of which 8 MB came anew, and on 6 x 512 nothing
-    was gained (JAX 0.10, CPU). Outputs of which less than half comes anew are not judged.
+    After the third step of a watched job on the CPU, the probe compares outputs with arguments of
+    the same shape and type that were not deleted. Page faults show how much memory each step takes
+    from the system, which costs 1 s per 2.5 GB. The prediction assumes that none, half or all of it
+    is for the outputs. If it is less than half of their size, nothing is reported. Measured with
+    Adam (JAX 0.10, CPU): 274 to 156 ms per step for a 6 x 2048 network, 83 to 77 ms for 12 x 1024,
+    whose memory the allocator kept, and no gain for 6 x 512.
 
     What looks alike
     ----------------
-    Memory that a loader takes anew for every batch also causes page faults; only as much counts as
-    the step's outputs have bytes. On a GPU the allocator keeps its memory, and donating saves
-    memory rather than time: it is not judged there.
+    A loader that allocates memory for every batch causes page faults too; at most the bytes of the
+    outputs count. On a GPU the allocator keeps its memory, so this is not judged.
 
     What to do
     ----------
-    ``jax.jit(step, donate_argnums=(0, 1))`` for parameters and optimizer state. The arguments are
-    gone after the call: read or save what the function returns.
+    Use ``jax.jit(step, donate_argnums=(0, 1))`` for parameters and optimizer state. The arguments
+    cannot be used after the call: read or save the returned values.
 
     References
     ----------

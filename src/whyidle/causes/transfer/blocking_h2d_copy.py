@@ -19,30 +19,29 @@ from whyidle.model.proof_facts import TransferFacts
 def blocking_h2d_copy(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Batches come from pinned memory (or the recording does not show the kind), but the device has
-    nothing else to do during the copy, or the host waits for each copy.
+    Batches are copied from pinned memory (or memory of unknown kind), but the device has no other
+    work during the copy, or the host waits for it.
 
     Why it costs
     ------------
-    Copy engines work in parallel to the compute units, yet here copying and computing take turns; a
-    wait after the copy also empties the launch queue.
+    Copy engines can work in parallel with the compute units, but here they take turns. A wait after
+    the copy also empties the launch queue.
 
     How it is detected
     ------------------
-    Copies to the device, not known to be pageable, without concurrent kernels; idle time inside
-    their calls; and idle time while the queue refills after a wait for them. Overlap can gain at
-    most the smaller of exposed copying and computing.
+    Three shares of the step are added up: copies without concurrent kernels, idle time inside copy
+    calls, and idle time while the queue refills. The sum must reach 1 %. Overlap can save at most
+    the exposed copies, and at most the compute time (P3).
 
     What looks alike
     ----------------
-    Copies from pageable memory cannot overlap at all: ``pageable-h2d-copy`` comes first. Copies
-    back to the host that the program reads are ``per-step-host-sync``.
+    Copies from pageable memory cannot overlap: see ``pageable-h2d-copy`` first. Copies to the host
+    that the program reads are reported as ``per-step-host-sync``.
 
     What to do
     ----------
-    ``non_blocking=True`` from pinned memory, and copy the next batch on a second stream during the
-    current step. Never read a device-to-host copy made with ``non_blocking=True`` before a
-    synchronisation.
+    Use pinned memory with ``non_blocking=True``, and copy the next batch on a second stream during
+    the current step. Synchronise before you read a device-to-host copy of that kind.
 
     References
     ----------

@@ -17,9 +17,8 @@ from whyidle.model.number_text import format_digits, format_duration
 from whyidle.model.roles import Role
 
 REMAINING = (None, 0.02, 0.0)
-"""share of the copies that remains (careful, None: all bytes, at the rate of pinned memory;
-expected: reads at every fiftieth step, as Lightning reports by default, or equally fewer bytes;
-hopeful: a number or two)"""
+"""share of the copies that remains. Lower bound (None): all bytes, at the rate of pinned memory;
+expected: reads at every 50th step, Lightning's default for logging; upper bound: a few numbers"""
 
 
 @cause(
@@ -30,32 +29,31 @@ hopeful: a number or two)"""
 def large_d2h_copy(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Whole outputs, activations or states go from the device to the host in the training loop:
+    The training loop copies whole outputs, activations or states to the host:
     ``predictions.append(logits.cpu())``, ``.numpy()`` on a batch of images.
 
     Why it costs
     ------------
-    The program waits until the device has finished and every byte has crossed the link, slowly
-    where it lands in pageable memory; then the launch queue is empty.
+    The program waits until the device has finished and every byte is copied; then the queue is
+    empty.
 
     How it is detected
     ------------------
-    Copies to the host of at least a megabyte, in at least two steps (without steps: at least
-    three), without useful concurrent work, outside of checkpoints and evaluation. The gain is a
-    replay of the recorded steps: the lower bound with the copies at the rate of pinned memory and
-    the wait kept, expected with a fiftieth of the bytes and no wait, the upper bound without them;
-    the last two without the cost of recording.
+    Copies to the host of at least 1 MB run without concurrent useful work, in at least two steps
+    (without steps: at least three copies). Checkpoints and evaluation do not count. The prediction
+    replays the recorded steps. The lower bound copies all bytes at the rate of pinned memory and
+    keeps the waits. The expected gain assumes a fiftieth of the bytes, the upper bound no copies.
 
     What looks alike
     ----------------
-    A scalar read back costs its wait, not its bytes: ``per-step-host-sync``. An operator that runs
-    on the host and sends its result back is ``cpu-fallback-op``. Offloading on a separate stream
-    overlaps with compute and is not exposed.
+    A scalar that is read back costs its wait, not its bytes: ``per-step-host-sync``. An operator
+    that runs on the host is reported as ``cpu-fallback-op``. Offloading on its own stream does not
+    count.
 
     What to do
     ----------
-    Reduce on the device and read the result (``argmax``, sums, metrics); read every k-th step; or
-    copy into pinned memory with ``non_blocking=True`` and read one step later.
+    Reduce on the device and read only the result (``argmax``, sums, metrics). Read every k-th step,
+    or copy into pinned memory with ``non_blocking=True`` and read one step later.
 
     References
     ----------

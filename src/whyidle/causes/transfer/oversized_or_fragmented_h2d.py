@@ -37,8 +37,8 @@ IMAGE = 0.75
 def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Each step sends dozens of small tensors one by one, or sends numbers in a wider type than they
-    need: float64, int64, images as float32.
+    Each step sends dozens of small tensors one by one, or needlessly wide types (64 bits, float
+    images).
 
     Why it costs
     ------------
@@ -46,25 +46,22 @@ def oversized_or_fragmented_h2d(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Fragmented: at least twenty copies per step of at most 64 KiB, with the device idle during them
-    and their calls; packed into one they cost as much as one copy plus their bytes at the rate of
-    pinned memory, and at best the host's work between them is saved as well; the expected gain is
-    limited to what a host without that work keeps up with. Oversized: copies of at least a megabyte
-    whose operator recorded a 64-bit type, or a float image (four dimensions, one, three or four
-    channels); only the exposed part counts. Half of it is expected, but all where the device
-    converts 64-bit floats of that shape on arrival: then the job does not need their width, and the
-    conversion is saved as well.
+    Small copies: a step sends at least 20 tensors of at most 64 KiB while the device is idle. The
+    prediction packs them into one copy; its upper bound also saves the host's work between them.
+    Wide copies: the operator of a copy of at least 1 MB recorded a 64-bit type or a float image.
+    Only the exposed part counts. The expected saving is half of that, or all of it if the device
+    converts 64-bit floats on arrival, because then the job does not need them.
 
     What looks alike
     ----------------
-    Large copies of data that needs its width are ``pageable-h2d-copy`` or ``blocking-h2d-copy``.
-    Small copies behind a full queue cost nothing. Only the program knows whether values fit the
-    smaller type, so nothing changes without consent.
+    For large copies of data that needs its type, see ``pageable-h2d-copy`` and
+    ``blocking-h2d-copy``. Small copies behind a full queue cost nothing. Only the author knows
+    whether a narrower type suffices, so whyidle changes no type without consent.
 
     What to do
     ----------
-    Collate into few tensors and send one; create masks, positions and noise on the device; send
-    8-bit images and 32-bit indices, and convert on the device.
+    Collate into few tensors. Create masks, positions and noise on the device. Send 8-bit images and
+    32-bit indices, and convert them on the device.
 
     References
     ----------

@@ -19,36 +19,34 @@ from whyidle.model.proof_facts import TransferFacts
 def pageable_h2d_copy(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    The source of the copy is ordinary, pageable memory. The driver first copies it into a pinned
-    buffer, piece by piece, and the calling thread waits.
+    The copy reads from pageable memory. The driver first copies the data to a pinned buffer, piece
+    by piece, and the calling thread waits.
 
     Why it costs
     ------------
-    The copy is slower than the link, cannot overlap with compute, and blocks the launching thread
-    whatever ``non_blocking`` says.
+    It is slow, cannot overlap with compute, and blocks the thread even with ``non_blocking=True``.
 
     How it is detected
     ------------------
-    Copies named ``Pageable -> Device`` without concurrent useful work. The prediction replaces
-    their measured rate by that of pinned copies (measured in this recording, or the class of the
-    board, but no more than eight times the measured rate; at least half of the class, or twice the
-    measured rate) on the exposed part, and removes the wait of the calls. At best the rest also
-    overlaps with compute.
+    Copies named ``Pageable -> Device`` run without concurrent useful work for at least 0.5 % of the
+    step. The prediction assumes the rate of pinned copies: that of this recording, or else the
+    usual rate of the board, but at most eight times the present rate (lower bound: half the usual
+    rate, at most twice the present one). The upper bound also overlaps copies with compute.
 
     What looks alike
     ----------------
-    A copy call that lasts because the device still computes costs nothing: only device time
-    without useful work counts. ROCm does not record the kind of memory; see ``blocking-h2d-copy``.
+    A call that waits until the device has finished computing costs nothing. ROCm does not record
+    the kind of memory; see ``blocking-h2d-copy``.
 
     What to do
     ----------
-    ``DataLoader(pin_memory=True)`` and ``tensor.to(device, non_blocking=True)``. Calling
-    ``pin_memory()`` in the training loop itself costs more than it wins.
+    Use ``DataLoader(pin_memory=True)`` and ``tensor.to(device, non_blocking=True)``. Do not call
+    ``pin_memory()`` in the training loop: it costs more than it saves.
 
     References
     ----------
-    PyTorch, "A guide on good usage of non_blocking and pin_memory()"; Gao et al., ICSE 2024
-    (27.9 % of issues; 1.15 x and 1.03 x measured).
+    PyTorch, "A guide on good usage of non_blocking and pin_memory()"; Gao et al., ICSE 2024 (27.9 %
+    of issues; speed-ups of 1.15 and 1.03).
     """
     copies = find_copies(facts, "pageable")
     if not len(copies) or copies.total_share < HARMLESS:

@@ -23,6 +23,7 @@ SIGNALS: tuple[Meter, ...] = (
     *_pressure.METERS,
     *_control_group.METERS,
 )
+PERIOD_S = 0.5
 
 
 class _LinuxHost:

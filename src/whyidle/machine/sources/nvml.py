@@ -21,6 +21,7 @@ from whyidle.machine.sources._nvml_device import Device
 from whyidle.model.live.telemetry import Absent, Available, Meter, Reader, Reading, Target
 
 SIGNALS: tuple[Meter, ...] = _gpu_signals.METERS
+PERIOD_S = 0.5
 
 _EXTRA = "pip install 'whyidle[nvidia]'"
 _DRIVER = "check that `nvidia-smi` works; in a container start it with --gpus all"

@@ -11,6 +11,9 @@ from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Document, State
 
 SCHEMA: Final = "whyidle/comparison/1"
+SAME_SIZE: Final = 0.05
+"""relative difference up to which steps have the same number of samples: the last batch of an epoch
+may be smaller"""
 
 
 class Side(Document, frozen=True, kw_only=True):
@@ -22,6 +25,7 @@ class Side(Document, frozen=True, kw_only=True):
     headline: str
     step_s: float | None
     steps: int
+    samples_per_s: float | None = None
 
 
 class StepChange(Document, frozen=True, kw_only=True):
@@ -59,3 +63,12 @@ class Comparison(Document, frozen=True, kw_only=True):
     gone: list[str]  # causes found before only
     appeared: list[str]  # causes found after only
     notes: list[str]
+
+    @property
+    def times_the_samples(self) -> float:
+        """Samples of a step after over those before; 1 where they are alike or not known."""
+        rates = (self.before.samples_per_s, self.after.samples_per_s)
+        if self.step is None or not rates[0] or not rates[1]:
+            return 1.0
+        times = self.step.ratio * rates[1] / rates[0]
+        return 1.0 if 1 / (1 + SAME_SIZE) <= times <= 1 + SAME_SIZE else times

@@ -17,8 +17,6 @@ if TYPE_CHECKING:  # importing it would double the memory of `whyidle watch`
     import numpy as np
     from numpy.typing import NDArray
 
-PERIOD_S: Final = 0.5
-"""between two readings, unless a source needs longer"""
 Value = int | float | None
 Reading = dict[str, Value]
 Kind = Literal["gauge", "counter"]
