@@ -67,10 +67,3 @@ def step() -> None:
     probe = sys.modules.get("_whyidle_probe")
     if probe is not None:
         probe.step()
-
-
-def load_ipython_extension(shell: Any) -> None:
-    """Register the cell magic ``%%whyidle``; called by ``%load_ext whyidle``."""
-    from whyidle.api import notebook
-
-    notebook.register_magics(shell)
