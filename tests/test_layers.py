@@ -89,7 +89,7 @@ LONGER: dict[str, str] = {}
 INTEGRATED = {"ray", "keras", "lightning", "pytorch_lightning", "transformers"}
 SERVICES = {"apprise"}
 SERVER = {"starlette", "uvicorn", "h11", "jinja2"}  # uvicorn brings h11
-TRACKERS = {"mlflow", "tensorboard"}
+TRACKERS = {"mlflow", "tensorboard", "comet_ml"}
 OPTIONAL = {
     *TRACKERS,
     *SERVICES,

@@ -101,6 +101,7 @@ def test_the_other_half_of_a_cause_is_declined(fix, facts):
         ("released-gpus", {"used": 1, "listed": 8}),
         ("one-process-per-gpu", {"used": 1, "listed": 8}),
         ("move-to-device", {}),
+        ("link-check", {}),
     ],
 )
 def test_advice_edits_nothing(fix, facts):

@@ -46,6 +46,22 @@ def test_a_counter_that_began_anew_has_no_rate():
     assert outside({"c": [(0, 2.0**32 - 5), (20, 40.0)]}, 5, 10).counter_rate("c") is None
 
 
+def test_what_a_link_is_while_its_gpu_is_busy():
+    busy = {"busy_ratio@gpu0": [(0, 0.0), (4, 0.9), (8, 0.0), (12, 0.9)]}
+    link = {"pcie_generation@gpu0": [(0, 1.0), (4, 3.0), (8, 1.0), (12, 4.0)]}
+
+    def seen(values, low, high):
+        return outside(values, low, high).under_load("pcie_generation", "gpu0")
+
+    assert seen({**busy, **link}, 0, 10) == 3.0
+    assert seen({**busy, **link}, 1, 3) is None  # it was read before the job began, and is idle
+    assert seen({**busy, **link}, 5, 6) == 3.0
+    assert seen({**busy, **link}, 7, 9) is None
+    assert seen(link, 1, 3) is None
+    assert seen(link, 1, 5) == 3.0
+    assert seen(busy, 0, 10) is None
+
+
 def test_whose_gpu_it_is():
     two = {"busy_ratio@gpu0": [(1, 1.0)], "busy_ratio@gpu1": [(1, 1.0)]}
     assert outside(two).own_gpus == ()

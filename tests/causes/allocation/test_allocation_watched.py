@@ -156,6 +156,16 @@ def test_ids_of_another_namespace_blame_nobody():
     assert judge("gpu-contention", values) is None
 
 
+def test_a_small_job_on_a_big_gpu():
+    small = {"sm_active_ratio@gpu0": 0.1, "memory_used_bytes@gpu0": 4e9}
+    proof = judge("gpu-too-big-for-job", {**BUSY, **small})
+    assert proof is not None
+    assert proof.high == 0.0
+    assert judge("gpu-too-big-for-job", {**BUSY, **small, "sm_active_ratio@gpu0": 0.5}) is None
+    assert judge("gpu-too-big-for-job", {**BUSY, "sm_active_ratio@gpu0": 0.1}) is None
+    assert judge("gpu-too-big-for-job", {**BUSY, **small}, trained(loader_ms=20)) is None
+
+
 def test_gpus_that_nvml_saw_idle():
     rest = {f"busy_ratio@gpu{i}": 0.0 for i in (1, 2, 3)} | {f"processes@gpu{i}": 0 for i in (1, 2)}
     proof = judge("idle-allocated-gpu", {**BUSY, **rest})
@@ -174,6 +184,7 @@ def test_a_diagnosis_tells_how_well_the_gpus_were_used():
 
 
 OTHER = {"process_memory_bytes@gpu0.pid9": 1e9, "process_busy_ratio@gpu0.pid9": 0.4}
+SMALL = {"sm_active_ratio@gpu0": 0.1, "memory_used_bytes@gpu0": 4e9}
 PAIRS = {
     "cpu-starved-allocation": Pair(
         sick=lambda: recorded(STARVED, trained(loader_ms=6)),
@@ -182,5 +193,9 @@ PAIRS = {
     "gpu-contention": Pair(
         sick=lambda: recorded({**BUSY, **OTHER}),
         healthy=lambda: recorded({**BUSY, **OTHER, "process_busy_ratio@gpu0.pid9": 0.0}),
+    ),
+    "gpu-too-big-for-job": Pair(
+        sick=lambda: recorded({**BUSY, **SMALL}),
+        healthy=lambda: recorded({**BUSY, **SMALL, "sm_active_ratio@gpu0": 0.5}),
     ),
 }

@@ -18,6 +18,10 @@ GPU = {
     "power_limit_default_w@gpu0": 700.0,
     "temperature_c@gpu0": 60.0,
     "sm_active_ratio@gpu0": 0.7,
+    "pcie_lanes@gpu0": 16,
+    "pcie_lanes_max@gpu0": 16,
+    "pcie_generation@gpu0": 5,
+    "pcie_generation_max@gpu0": 5,
     "pcie_received_bytes@gpu0": (0.2e9, 0.0),
     "pcie_sent_bytes@gpu0": (0.01e9, 0.0),
     "cpu_user_s@pid7": (1.0, 0.0),
@@ -35,6 +39,7 @@ OTHER = {"process_memory_bytes@gpu0.pid9": 1e9, "process_busy_ratio@gpu0.pid9": 
 
 SICK = {
     "gpu-contention": (OTHER, {}),
+    "gpu-too-big-for-job": ({"sm_active_ratio@gpu0": 0.1, "memory_used_bytes@gpu0": 4e9}, {}),
     "thermal-throttle": (
         {"clock_reasons@gpu0": 0x20, "clock_sm_mhz@gpu0": 1200.0, "temperature_c@gpu0": 91.0},
         {},
@@ -43,10 +48,11 @@ SICK = {
         {"clock_reasons@gpu0": 0x4, "clock_sm_mhz@gpu0": 1200.0, "power_limit_w@gpu0": 400.0},
         {},
     ),
+    "pcie-or-nvlink-degraded": ({"pcie_lanes@gpu0": 1}, {}),
     "memory-capacity-bound": ({"busy_ratio@gpu0": 0.5}, {"allocator": FULL}),
     "allocator-thrash": ({"busy_ratio@gpu0": 0.5}, {"allocator": FLUSHING}),
 }
-STEPLESS = ("gpu-contention", "thermal-throttle", "power-or-clock-cap")
+STEPLESS = ("gpu-contention", "gpu-too-big-for-job", "thermal-throttle", "power-or-clock-cap")
 
 
 def trained(folder, values, **facts):
@@ -136,3 +142,9 @@ def test_training_on_the_cpu_beside_a_gpu(tmp_path, values, facts, why):
 
 def test_on_a_machine_without_a_gpu_nobody_nags(tmp_path):
     assert on_the_cpu(tmp_path, cuda_built=None).findings == []
+
+
+def test_a_link_that_was_read_while_the_gpu_was_idle_is_not_degraded(tmp_path):
+    slow = SICK["pcie-or-nvlink-degraded"][0]
+    idle = {**slow, "busy_ratio@gpu0": 0.0}
+    assert "pcie-or-nvlink-degraded" not in {one.cause for one in trained(tmp_path, idle).findings}

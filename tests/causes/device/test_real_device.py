@@ -10,6 +10,7 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.readers import kineto
 
 DEVICE = {
+    "misaligned-tensor-shapes",
     "naive-attention",
     "needless-compute",
     "no-mixed-precision",

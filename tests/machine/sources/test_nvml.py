@@ -43,6 +43,7 @@ def test_everything_of_a_card_that_trains(cards):
     assert values["temperature_c@gpu0"] == 71
     assert values["held_by_power_s@gpu0"] == 5
     assert values["pcie_received_bytes@gpu0"] == 2 * 10**12
+    assert (values["pcie_generation@gpu0"], values["pcie_lanes_max@gpu0"]) == (5, 16)
     assert values["processes@gpu0"] == 1
     assert values["process_memory_bytes@gpu0.pid4711"] == 18 << 30
     assert values["process_busy_ratio@gpu0.pid4711"] == 0.95

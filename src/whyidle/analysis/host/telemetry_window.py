@@ -65,6 +65,21 @@ class TelemetryWindow:
         values = self.values_read(signal, subject)
         return float(values.max()) if len(values) else None
 
+    def under_load(self, signal: str, gpu: str) -> float | None:
+        """Return the highest read of a gauge while the GPU was busy, as idle ones lower their
+        link."""
+        series, busy = self._series_of(signal, gpu), self._series_of("busy_ratio", gpu)
+        if series is None:
+            return None
+        low, high = np.searchsorted(series.time_ns, [self.low_ns, self.high_ns])
+        if busy is not None and low == high:
+            low = max(low - 1, 0)
+        values = series.value[low:high]
+        if busy is not None:
+            before = np.searchsorted(busy.time_ns, series.time_ns[low:high], side="right")
+            values = values[np.append(0.0, busy.value)[before] > 0.0]
+        return float(values.max()) if len(values) else None
+
     def counter_growth(self, signal: str, subject: str = "") -> float | None:
         """Return how much a counter grew in the window."""
         series = self._series_of(signal, subject)

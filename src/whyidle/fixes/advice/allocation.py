@@ -61,4 +61,11 @@ ADVICE = (
         predicted=lambda _: SAME_SPEED,
         risk="none for this job",
     ),
+    advice(
+        *("smaller-gpu", "gpu-too-big-for-job"),
+        title="Use a smaller GPU or a part of one",
+        doc="This frees hardware for others and does not make the job faster.",
+        summary="use a MIG slice or a smaller GPU, or run several jobs on this one",
+        risk="a slice has less memory",
+    ),
 )

@@ -140,6 +140,15 @@ ADVICE = (
         risk="device memory must hold the model",
     ),
     advice(
+        *("pad-dimensions", "misaligned-tensor-shapes"),
+        title="Pad matrix dimensions to multiples that tensor cores support",
+        doc="Use multiples of 8 (64 on A100 and later) for vocabulary, hidden sizes and batch. "
+        "Mask the added rows; the shapes of stored weights change.",
+        summary="pad dimensions to multiples of 8, or better of 64",
+        consent="convergence",
+        risk="added rows must not contribute to the loss; convert old checkpoints",
+    ),
+    advice(
         *("single-precision", "double-precision"),
         title="Train in 32 bits",
         doc="Make the data float32 where it is read, and leave out what makes the model double. "

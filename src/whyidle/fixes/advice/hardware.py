@@ -52,6 +52,15 @@ ADVICE = (
         risk="more power and heat",
     ),
     advice(
+        *("link-check", "pcie-or-nvlink-degraded"),
+        title="Check the link",
+        doc="Only the owner of the machine can repair the link; a user can bind the process to the "
+        "device's NUMA node.",
+        summary="compare the link's width and generation under load with their maximum "
+        "(nvidia-smi -q); run under numactl --cpunodebind of the device's node",
+        risk="none",
+    ),
+    advice(
         *("replace-slow-device", "fail-slow-device"),
         title="Remove a slow device from the job",
         doc="Check the device's clocks, temperature and power, and run the job without it.",

@@ -62,6 +62,10 @@ METERS: Final[tuple[Meter, ...]] = (
         ("clock_sm_max_mhz", "MHz", "gauge", "highest clock of the multiprocessors"),
         ("power_limit_w", "W", "gauge", "power limit in force"),
         ("power_limit_default_w", "W", "gauge", "default power limit of the card"),
+        ("pcie_generation", "1", "gauge", "PCIe generation in use; idle cards lower it"),
+        ("pcie_generation_max", "1", "gauge", "PCIe generation that card and slot allow"),
+        ("pcie_lanes", "1", "gauge", "PCIe lanes in use"),
+        ("pcie_lanes_max", "1", "gauge", "PCIe lanes that card and slot allow"),
     ),
     *_gpu_meters(
         "health",

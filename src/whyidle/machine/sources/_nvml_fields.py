@@ -119,6 +119,10 @@ SLOW: Final = (
     _simple_field("clock_sm_max_mhz", "MaxClockInfo", "NVML_CLOCK_SM", of="card"),
     _simple_field("power_limit_w", "EnforcedPowerLimit", scale=1e-3, of="card"),
     _simple_field("power_limit_default_w", "PowerManagementDefaultLimit", scale=1e-3, of="card"),
+    _simple_field("pcie_generation", "CurrPcieLinkGeneration", of="card"),
+    _simple_field("pcie_generation_max", "MaxPcieLinkGeneration", of="card"),
+    _simple_field("pcie_lanes", "CurrPcieLinkWidth", of="card"),
+    _simple_field("pcie_lanes_max", "MaxPcieLinkWidth", of="card"),
 )
 """queried at the first read and at every twentieth, as they hardly change"""
 BUS_WINDOW: Final = Field(
