@@ -6,9 +6,10 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import mostly_waits
 from whyidle.analysis.input.data_libraries import STARVED, typical_waiting_share, waiting_share
-from whyidle.analysis.input.tfdata_pipelines import find_generator, pipeline_waits
+from whyidle.analysis.input.tfdata_pipelines import find_generator, given_rows, pipeline_waits
 from whyidle.analysis.lines.source_lines import frame_place
 from whyidle.analysis.steps.forecast import from_gains, hidden_loading
+from whyidle.causes.input._pipeline_evidence import predict_whole_batches
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
@@ -48,14 +49,20 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     tenth of a second however many there are: that is input, but none of these waits, and a cost of
     workers where one thread made the batches.
 
+    Where ``batch`` joins what the generator gives, the probe times its own code: the rest of the
+    wait is TensorFlow's, which takes every row out of Python by itself, and goes with whole
+    batches.
+
     What looks alike
     ----------------
     A serial ``map`` is ``serial-map``.
 
     What to do
     ----------
-    ``PyDataset(workers=8)``; for work in Python ``use_multiprocessing=True``, or the same work by
-    TensorFlow's operators in a parallel ``map``, or files that are made once (TFRecord).
+    Give whole batches, not rows: slices of arrays by ``from_tensor_slices``, or arrays of a batch
+    by the generator. ``PyDataset(workers=8)``; for work in Python ``use_multiprocessing=True``, or
+    the same work by TensorFlow's operators in a parallel ``map``, or files that are made once
+    (TFRecord).
 
     References
     ----------
@@ -71,6 +78,8 @@ def single_batch_generator(facts: Facts) -> Proof | None:
         blocked = min(blocked, typical_waiting_share(facts, now))
         if not waits or blocked < STARVED:
             return None  # more threads share a lock or cores that these use, or have no more to do
+    if rows := given_rows(process.pipelines):
+        return _prove_rows(facts, blocked, *rows, stage.line if stage else None)
     workers = max(2 * now, MOST_WORKERS if waits else int(process.cores or 2))
     busy = facts.busy_ratio or 0.0
     batches = (dataset.batches if dataset and now == 1 else None) or float("inf")
@@ -98,4 +107,25 @@ def single_batch_generator(facts: Facts) -> Proof | None:
         facts=InputFacts(
             workers=workers if dataset and dataset.workers else None, was=now, waits=waits
         ),
+    )
+
+
+def _prove_rows(facts: Facts, blocked: float, rows: int, own_s: float, line: str | None) -> Proof:
+    """Prove that TensorFlow takes the elements of a batch out of Python one by one."""
+    predicted = predict_whole_batches(blocked, own_s / facts.step_s)
+    place = frame_place(line, facts.rank) if line else None
+    return Proof(
+        headline=f"A generator gives {rows} rows one by one for each batch: its own code takes "
+        f"{format_duration(own_s)} of {format_duration(facts.step_s)}",
+        low=1.0 - 1.0 / predicted.low,
+        high=max(blocked, 1.0 - 1.0 / predicted.high),
+        predicted=predicted,
+        evidence=(
+            make_evidence("wait for batches, share of step", blocked, "ratio"),
+            make_evidence("rows in a batch", rows, None, source="tf.data"),
+            make_evidence("the generator's own code, per batch", own_s, "s"),
+        ),
+        confidence=0.9,
+        where=(place,) if place else (),
+        facts=InputFacts(pipeline="rows"),
     )
