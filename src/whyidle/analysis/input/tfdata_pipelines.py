@@ -190,8 +190,8 @@ def count_epochs(pipeline: Pipeline) -> int:
 def find_generator(pipelines: Sequence[Pipeline]) -> Stage | None:
     """Return the stage that runs a Python generator in the pipeline that most epochs took batches
     from, if there is one."""
-    stages = max(pipelines, key=_taken_from, default=Pipeline()).stages
-    return next((one for one in stages if one.function == GENERATOR), None)
+    most = max(pipelines, key=_taken_from, default=Pipeline())
+    return next((one for one in most.stages if one.function == GENERATOR), None)
 
 
 def batched_elements(pipeline: Pipeline, stage: Stage | None) -> int:

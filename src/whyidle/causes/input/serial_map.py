@@ -5,7 +5,6 @@ from __future__ import annotations
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import (
-    SlowStage,
     batched_elements,
     count_batches,
     find_slow_stage,
@@ -15,7 +14,7 @@ from whyidle.causes.input._pipeline_evidence import (
     choose_calls,
     pipeline_places,
     predict_calls,
-    predict_whole_batches,
+    prove_whole_batches,
 )
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
@@ -75,7 +74,15 @@ def serial_map(facts: Facts) -> Proof | None:
     if slow is None or blocked < LEAST_SHARE:
         return None
     if slow.is_batchable:
-        return _prove_batchable(facts, slow, blocked)
+        nodes = slow.pipeline.nodes
+        before = list(zip(nodes, count_batches(nodes), strict=True))[nodes.index(slow.node) + 1 :]
+        others_s = sum(node.ns / made / 1e9 for node, made in before if made)
+        size = batched_elements(slow.pipeline, slow.stage) or slow.batch_size
+        headline = f"The tf.data stage {slow.describe_call()} is called for each of the {size} "
+        headline += f"elements of a batch, not once: {format_duration(slow.batch_s)}"
+        more = {"blocked": blocked, "kept_s": others_s}
+        told, at = stage_evidence(slow), pipeline_places(facts, slow)
+        return prove_whole_batches(facts, headline, told, **more, where=at, pipeline="elements")
     if not (slow.is_map and slow.is_serial and slow.sets_pace(facts)):
         return None
     if slow.is_python and slow.waits is False:
@@ -97,27 +104,4 @@ def serial_map(facts: Facts) -> Proof | None:
         confidence=0.9 if slow.waits is not None else 0.7,
         where=pipeline_places(facts, slow),
         facts=InputFacts(workers=calls, waits=bool(slow.waits), interleaved=slow.is_interleave),
-    )
-
-
-def _prove_batchable(facts: Facts, slow: SlowStage, blocked: float) -> Proof:
-    """Prove that a function is called for each element that could be called for a batch."""
-    nodes = slow.pipeline.nodes
-    before = list(zip(nodes, count_batches(nodes), strict=True))[nodes.index(slow.node) + 1 :]
-    others_s = sum(node.ns / made / 1e9 for node, made in before if made)
-    predicted = predict_whole_batches(blocked, others_s / facts.step_s)
-    size = batched_elements(slow.pipeline, slow.stage) or slow.batch_size
-    return Proof(
-        headline=f"The tf.data stage {slow.describe_call()} is called for each of the {size} "
-        f"elements of a batch, not once: {format_duration(slow.batch_s)}",
-        low=1.0 - 1.0 / predicted.low,
-        high=max(blocked, 1.0 - 1.0 / predicted.high),
-        predicted=predicted,
-        evidence=(
-            make_evidence("wait for batches, share of step", blocked, "ratio"),
-            *stage_evidence(slow),
-        ),
-        confidence=0.85,
-        where=pipeline_places(facts, slow),
-        facts=InputFacts(pipeline="elements", function=slow.stage.function if slow.stage else None),
     )

@@ -9,7 +9,7 @@ from whyidle.analysis.input.data_libraries import STARVED, typical_waiting_share
 from whyidle.analysis.input.tfdata_pipelines import find_generator, given_rows, pipeline_waits
 from whyidle.analysis.lines.source_lines import frame_place
 from whyidle.analysis.steps.forecast import from_gains, hidden_loading
-from whyidle.causes.input._pipeline_evidence import predict_whole_batches
+from whyidle.causes.input._pipeline_evidence import prove_whole_batches
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
@@ -78,8 +78,15 @@ def single_batch_generator(facts: Facts) -> Proof | None:
         blocked = min(blocked, typical_waiting_share(facts, now))
         if not waits or blocked < STARVED:
             return None  # more threads share a lock or cores that these use, or have no more to do
+    lines = (dataset.making if dataset else None, stage.line if stage else None)
+    places = [place for text in lines if text and (place := frame_place(text, facts.rank))]
     if rows := given_rows(process.pipelines):
-        return _prove_rows(facts, blocked, *rows, stage.line if stage else None)
+        count, own_s = rows
+        headline = f"A generator gives {count} rows one by one for each batch: its own code takes "
+        headline += f"{format_duration(own_s)} of {format_duration(facts.step_s)}"
+        told = [make_evidence("the generator's own code, per batch", own_s, "s")]
+        more = {"blocked": blocked, "kept_s": own_s}
+        return prove_whole_batches(facts, headline, told, **more, where=places, pipeline="rows")
     workers = max(2 * now, MOST_WORKERS if waits else int(process.cores or 2))
     busy = facts.busy_ratio or 0.0
     batches = (dataset.batches if dataset and now == 1 else None) or float("inf")
@@ -89,8 +96,6 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     )
     expected, high = (min(gain, blocked) for gain in gains[1:])
     low = expected / 2 if waits else 0.0
-    lines = (dataset.making if dataset else None, stage.line if stage else None)
-    places = [place for text in lines if text and (place := frame_place(text, facts.rank))]
     words = "waits (for storage, a server, a sleep)" if waits else "works"
     who = "One thread makes" if now == 1 else f"{now} workers make"
     return Proof(
@@ -107,25 +112,4 @@ def single_batch_generator(facts: Facts) -> Proof | None:
         facts=InputFacts(
             workers=workers if dataset and dataset.workers else None, was=now, waits=waits
         ),
-    )
-
-
-def _prove_rows(facts: Facts, blocked: float, rows: int, own_s: float, line: str | None) -> Proof:
-    """Prove that TensorFlow takes the elements of a batch out of Python one by one."""
-    predicted = predict_whole_batches(blocked, own_s / facts.step_s)
-    place = frame_place(line, facts.rank) if line else None
-    return Proof(
-        headline=f"A generator gives {rows} rows one by one for each batch: its own code takes "
-        f"{format_duration(own_s)} of {format_duration(facts.step_s)}",
-        low=1.0 - 1.0 / predicted.low,
-        high=max(blocked, 1.0 - 1.0 / predicted.high),
-        predicted=predicted,
-        evidence=(
-            make_evidence("wait for batches, share of step", blocked, "ratio"),
-            make_evidence("rows in a batch", rows, None, source="tf.data"),
-            make_evidence("the generator's own code, per batch", own_s, "s"),
-        ),
-        confidence=0.9,
-        where=(place,) if place else (),
-        facts=InputFacts(pipeline="rows"),
     )
