@@ -206,10 +206,12 @@ def given_rows(pipelines: Sequence[Pipeline]) -> tuple[int, float] | None:
     """Return how many elements of that generator a batch has, and how long its own code takes for
     them (s); None where it gives whole batches, or its time is not known."""
     source = find_generator(pipelines)
-    if source is None or source.given is None or not source.given.elements:
+    given, size = source and source.given, 0
+    if given is not None:
+        size = batched_elements(max(pipelines, key=_taken_from), source)
+    if given is None or not 1 < size <= given.elements:
         return None
-    size = batched_elements(max(pipelines, key=_taken_from), source)
-    return (size, size * source.given.ns / source.given.elements / 1e9) if size > 1 else None
+    return size, size * given.ns / given.elements / 1e9
 
 
 def _taken_from(pipeline: Pipeline) -> int:
