@@ -35,6 +35,7 @@ took 116 and 175 ms in two runs (JAX 0.10, two shared cores), one of 208 ms 50 m
     needs=("device_events", "steady_steps"),
     watched=("device_time", "own_settings", "steady_steps"),
     min_steps=3,
+    direct=True,
 )
 def recompilation_storm(facts: Facts) -> Proof | None:
     """What it means
