@@ -15,6 +15,7 @@ from whyidle.analysis.lines.source_lines import own_frame
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._modes import EAGER, active_share
+from whyidle.model.buckets import Bucket
 from whyidle.model.cause import MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.number_text import format_duration
@@ -220,6 +221,10 @@ def _make_proof(
     low, expected, high = gains
     if expected < LEAST:
         return None
+    buckets: tuple[Bucket, ...] = ("host", "compute", "input")
+    held = {name: facts.bucket_share(name) for name in buckets[:2]}
+    if spans is not None:
+        held = {name: facts.share_of(spans & facts.time_of(name)) for name in buckets}
     return Proof(
         headline=headline,
         low=low,
@@ -229,7 +234,7 @@ def _make_proof(
         confidence=0.8,
         where=own_lines(facts, spans or facts.scope)[:1],
         facts=told,
-        bucket="compute" if facts.bucket_share("compute") > facts.bucket_share("host") else "host",
+        bucket=max(held, key=held.__getitem__),
     )
 
 
