@@ -206,10 +206,10 @@ def given_rows(pipelines: Sequence[Pipeline]) -> tuple[int, float] | None:
     """Return how many elements of that generator a batch has, and how long its own code takes for
     them (s); None where it gives whole batches, or its time is not known."""
     source = find_generator(pipelines)
-    given, size = source and source.given, 0
-    if given is not None:
-        size = batched_elements(max(pipelines, key=_taken_from), source)
-    if given is None or not 1 < size <= given.elements:
+    if source is None or (given := source.given) is None:
+        return None
+    size = batched_elements(max(pipelines, key=_taken_from), source)
+    if not 1 < size <= given.elements:
         return None
     return size, size * given.ns / given.elements / 1e9
 

@@ -222,9 +222,9 @@ def _make_proof(
     if expected < LEAST:
         return None
     buckets: tuple[Bucket, ...] = ("host", "compute", "input")
-    held = {name: facts.bucket_share(name) for name in buckets[:2]}
+    held = [facts.bucket_share(name) for name in buckets[:2]]
     if spans is not None:
-        held = {name: facts.share_of(spans & facts.time_of(name)) for name in buckets}
+        held = [facts.share_of(spans & facts.time_of(name)) for name in buckets]
     return Proof(
         headline=headline,
         low=low,
@@ -234,7 +234,7 @@ def _make_proof(
         confidence=0.8,
         where=own_lines(facts, spans or facts.scope)[:1],
         facts=told,
-        bucket=max(held, key=held.__getitem__),
+        bucket=buckets[held.index(max(held))],
     )
 
 
