@@ -103,6 +103,7 @@ VARIANTS = [
             {"kinds": {"all_gather": 1.0}, "gathered_once": PREDICTED},
             {"all_used": False, "same_unused": True},
             {"pipeline": "python"},
+            {"pipeline": "rows"},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},
         ),
     )

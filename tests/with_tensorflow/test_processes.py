@@ -165,3 +165,23 @@ def test_a_fault_of_the_profiler_never_reaches_the_job(tmp_path, monkeypatch, pr
     monkeypatch.setenv("WHYIDLE_PROFILE", "look")
     text = BREAK.format(fault=fault) + LOOP.replace("STEPS", "70")
     assert run_job(tmp_path, text, fault="injected") == printed
+
+
+ROWS = LOOP.replace("import time\n", "").replace(
+    LOOP[LOOP.index("def load") : LOOP.index("weight")],
+    """
+def rows():
+    for number in range(6000):
+        yield number
+
+data = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.int64)).batch(8)
+""",
+)
+
+
+def test_the_own_code_of_a_generator_of_rows_is_timed(tmp_path):
+    run_job(tmp_path, ROWS.replace("STEPS", "110"))
+    (told,) = (json.loads(path.read_text()) for path in tmp_path.glob("*.tfdata.json"))
+    given = next(one["given"] for one in told["pipelines"][0]["stages"] if one["given"])
+    assert given["elements"] >= 8
+    assert given["ns"] > 0

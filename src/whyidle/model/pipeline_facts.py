@@ -8,6 +8,13 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 
+class Given(Struct, frozen=True):
+    """What a generator of the job gave, and how long its own code took."""
+
+    elements: int = 0
+    ns: int = 0
+
+
 class Stage(Struct, frozen=True):
     """One call of the job that adds to a pipeline, such as ``map``. Places are
     ``file(line): function``."""
@@ -19,6 +26,7 @@ class Stage(Struct, frozen=True):
     calls: int | None = None  # at a time; -1: tf.data decides
     size: int | None = None  # of batches, of a buffer, of what is repeated
     operators: tuple[str, ...] = ()  # kinds of operators in its function
+    given: Given | None = None  # of ``from_generator``
 
 
 class Node(Struct, frozen=True):

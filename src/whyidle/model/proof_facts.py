@@ -189,7 +189,7 @@ class InputFacts(ProofFacts):
     waits: bool = False  # whether what is to run side by side mostly waits itself
     parallel: bool = False  # whether it handles several elements at a time already
     interleaved: bool = False  # whether it reads several sources in turn
-    pipeline: str = ""  # what a stage of tf.data does: ``python``, ``operators`` or ``waits``
+    pipeline: str = ""  # a stage: ``python``, ``operators``, ``waits``, ``rows``, ``elements``
     library: str = ""  # package whose iterators give the batches
     beside: Predicted | None = None  # what a thread gains that makes batches beside the step
     conversion: str = ""  # ``objects`` or ``rows``: what Hugging Face datasets mostly makes

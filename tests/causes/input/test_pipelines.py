@@ -323,3 +323,58 @@ def test_of_a_call_that_takes_its_batch_unseen_nothing_is_said():
     found = diagnose_job([job.timeline()])
     assert found.findings == []
     assert found.attribution.unknown > 0.8
+
+
+ARITHMETIC = ("Placeholder", "Cast", "RealDiv", "Identity")
+
+
+def map_first(operators=ARITHMETIC, size=64):
+    """A parallel map of small elements before their batch."""
+    nodes = [
+        pipeline_job.node("Root", 30),
+        pipeline_job.node("MapAndBatch", 30, 40, 2, bytes=30 * 32 * size),
+        pipeline_job.node("TensorSlice", 30 * 32, 1, bytes=30 * 32 * size),
+    ]
+    return train(operators=operators, calls=2, nodes=nodes)
+
+
+def test_arithmetic_on_single_elements_belongs_behind_batch():
+    """It waits for nothing, whatever the CPU time of a busy machine says."""
+    top = diagnose_job([map_first()]).findings[0]
+    assert (top.cause, top.where[0].line) == ("serial-map", 19)
+    assert [fix.fix for fix in top.fixes] == ["whole-batch-pipeline"]
+    assert "batch first" in top.fixes[0].summary
+    assert top.removal.low < 50 / 10 < top.removal.high
+
+
+@pytest.mark.parametrize(
+    "other", [{"operators": (*ARITHMETIC, "DecodePng")}, {"size": 10_000_000}, {"operators": ()}]
+)
+def test_other_maps_stay_where_they_are(other):
+    plan = catalog.load_fixes()["whole-batch-pipeline"]
+    findings = diagnose_job([map_first(**other)]).findings
+    assert plan.id not in {fix.fix for found in findings for fix in found.fixes}
+
+
+def rows(own_us=10, size=32):
+    stages = [
+        pipeline_job.stage("Batch", 20) | {"size": size},
+        pipeline_job.stage("FlatMap", 5)
+        | {"function": "flat_map_fn", "given": {"elements": 960, "ns": 960 * own_us * 1000}},
+    ]
+    return train(cores=1.0, stages=stages)
+
+
+def test_a_generator_of_rows_should_give_batches():
+    top = diagnose_job([rows()]).findings[0]
+    assert (top.cause, top.where[0].line) == ("single-batch-generator", 5)
+    assert "32 rows one by one" in top.headline
+    assert [fix.fix for fix in top.fixes] == ["whole-batch-pipeline"]
+    assert top.removal.low < 50 / 10 < top.removal.high
+    assert top.removal.high < 3 * top.removal.low
+    slow = judge("single-batch-generator", rows(own_us=1200))  # 38 of 50 ms are its own code
+    assert slow.predicted.speedup == pytest.approx(50 / 38.4, rel=0.01)
+
+
+def test_a_generator_of_whole_batches_is_judged_by_its_threads():
+    assert "One thread" in judge("single-batch-generator", rows(size=1)).headline

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.input.batch_waits import HANDOFF_CAREFUL_BYTES_PER_S
 from whyidle.analysis.lines.source_lines import frame_place
 from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Evidence, Place
@@ -20,6 +21,12 @@ PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 READS = frozenset({"ReadFile", "WholeFileReaderV2"})
 RANDOM = re.compile(r"Random|Multinomial|StatefulUniform|RngReadAndSkip|SampleDistorted")
 DECODES = re.compile(r"Decode|Parse|Resize|RandomCrop|AdjustContrast")
+ARITHMETIC = re.compile(
+    r"^(Placeholder|Const|Identity|NoOp|Cast|OneHot|Clip\w*|Add\w*|Sub|Mul|(Real)?Div|FloorDiv|Neg|Abs"
+    r"|Square|Sqrt|Rsqrt|Pow|Exp|Log|Log1p|Tanh|Sigmoid|Maximum|Minimum|Floor|Round|Select\w*"
+    r"|Greater\w*|Less\w*|Equal|NotEqual|Logical\w+)$"
+)
+"""operators that give the same for a batch as for each of its elements"""
 SERIAL_INTERLEAVE = "Interleave"
 GENERATOR = "flat_map_fn"
 """the function by which ``Dataset.from_generator`` runs a generator"""
@@ -53,6 +60,15 @@ class SlowStage:
     def is_python(self) -> bool:
         """Whether its function runs Python for each element."""
         return self.stage is not None and bool(PYTHON.intersection(self.stage.operators))
+
+    @property
+    def is_batchable(self) -> bool:
+        """Whether it computes for single elements what it could for a batch, and mostly pays for
+        the calls: each operator would move the bytes of a batch in less than half of its time."""
+        kinds = self.stage.operators if self.stage else ()
+        moved_s = len(kinds) * self.node.bytes / HANDOFF_CAREFUL_BYTES_PER_S
+        plain = bool(kinds) and all(map(ARITHMETIC.match, kinds)) and self.batch_size > 1
+        return plain and self.is_map and moved_s < MOSTLY * self.node.ns / 1e9
 
     @property
     def batch_size(self) -> int:
@@ -141,7 +157,8 @@ def find_slow_stage(facts: Facts) -> SlowStage | None:
     if work[index] < MOSTLY * sum(work):
         return None
     node, waits = pipeline.nodes[index], pipeline_waits(facts)
-    return SlowStage(pipeline, node, stage_of(pipeline, node), work[index], waits)
+    slow = SlowStage(pipeline, node, stage_of(pipeline, node), work[index], waits)
+    return replace(slow, waits=False) if slow.is_batchable else slow  # arithmetic only works
 
 
 def count_batches(nodes: Sequence[Node]) -> list[float]:
@@ -175,6 +192,26 @@ def find_generator(pipelines: Sequence[Pipeline]) -> Stage | None:
     from, if there is one."""
     most = max(pipelines, key=_taken_from, default=Pipeline())
     return next((one for one in most.stages if one.function == GENERATOR), None)
+
+
+def batched_elements(pipeline: Pipeline, stage: Stage | None) -> int:
+    """Return how many elements of a stage ``batch`` behind it joins; 0 where that is not known."""
+    stages = pipeline.stages
+    behind = stages[: stages.index(stage)] if stage in stages else ()
+    sizes = [max(one.size or 0, 0) for one in behind if one.name == "Batch"]
+    return math.prod(sizes) if sizes else 0
+
+
+def given_rows(pipelines: Sequence[Pipeline]) -> tuple[int, float] | None:
+    """Return how many elements of that generator a batch has, and how long its own code takes for
+    them (s); None where it gives whole batches, or its time is not known."""
+    source = find_generator(pipelines)
+    if source is None or (given := source.given) is None:
+        return None
+    size = batched_elements(max(pipelines, key=_taken_from), source)
+    if not 1 < size <= given.elements:
+        return None
+    return size, size * given.ns / given.elements / 1e9
 
 
 def _taken_from(pipeline: Pipeline) -> int:

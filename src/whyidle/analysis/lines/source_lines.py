@@ -126,6 +126,18 @@ def source_line(sources: Mapping[str, str], place: Place | None) -> str:
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
+def matching_lines(
+    sources: Mapping[str, str], pattern: re.Pattern[str], rank: int | None
+) -> tuple[Place, ...]:
+    """Return the lines of the sources that match, comments aside."""
+    return tuple(
+        Place(file=name, line=number, function=None, rank=rank)
+        for name, text in sources.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if pattern.search(line.partition("#")[0])
+    )
+
+
 def own_frames(stack: str) -> Iterator[str]:
     """Yield the user's frames of a stack, innermost first."""
     for frame in stack.split(";"):

@@ -10,10 +10,10 @@ import numpy as np
 from whyidle.analysis.device.operator_times import own_times
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.lines.source_lines import matching_lines
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.device import _kernel_savings as savings
 from whyidle.model.cause import MOST_PLACES, NOTICEABLE, Proof, cause
-from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import DeviceFacts
 
 REMAINING = (0.75, 0.5, 0.1)
@@ -98,7 +98,7 @@ def _prove_on_cpu(facts: Facts) -> Proof | None:
     gains = [(0.0 if part is None and not i else one) * share for i, one in enumerate(REMOVED)]
     if gains[1] < NOTICEABLE:
         return None
-    where = _asking_lines(facts)
+    where = matching_lines(facts.timeline.sources, NAMES, facts.rank)[:MOST_PLACES]
     at = f" ({(where[0].file or '').rpartition('/')[2]}:{where[0].line})" if where else ""
     return Proof(
         headline=f"The model is trained in 64 bits{at}",
@@ -119,13 +119,3 @@ def _long_part(facts: Facts) -> float:
     """Share of the operators' time that is in long operators."""
     _, own_s, _ = own_times(facts)
     return float(own_s[own_s >= LONG_S].sum() / max(np.sum(own_s), 1e-12))
-
-
-def _asking_lines(facts: Facts) -> tuple[Place, ...]:
-    found = (
-        Place(file=name, line=number, function=None, rank=facts.rank)
-        for name, text in facts.timeline.sources.items()
-        for number, line in enumerate(text.splitlines(), 1)
-        if NAMES.search(line.partition("#")[0])
-    )
-    return tuple(found)[:MOST_PLACES]

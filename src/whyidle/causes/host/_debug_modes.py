@@ -12,12 +12,15 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals
 from whyidle.analysis.lines.sampled_lines import sampled_where
-from whyidle.analysis.lines.source_lines import frame_place, in_library
+from whyidle.analysis.lines.source_lines import frame_place, in_library, matching_lines
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
+from whyidle.causes.host._eager_operators import traced_gains
 from whyidle.causes.host._modes import (
     ALLOCATION_STACKS,
     ALLOCATIONS,
+    EAGER,
+    EAGER_MODEL,
     MODES,
     UNCOMPILED,
     Mode,
@@ -75,6 +78,9 @@ def _bucket_of(facts: Facts, mode: Mode, gain: float) -> Bucket:
 def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, float]:
     """Share of the step (low, expected, high) that a mode takes which is on in a share of samples:
     of work and Python on a CPU, else of the time in which the device waits for the host."""
+    caller = "keras" if mode is EAGER_MODEL else ""
+    if mode in EAGER and (gains := traced_gains(facts, caller)):
+        return gains[0] * active, gains[1] * active, gains[2] * active
     spans = _mode_time(facts, mode)
     work = facts.bucket_share(mode.within or "host")
     beside = max(0.0, work - facts.share_of(spans))
@@ -115,4 +121,5 @@ def _enabling_place(facts: Facts, mode: Mode) -> tuple[Place, ...]:
         place = frame_place(text, facts.rank)
         if place is not None and not in_library(place):
             return (place,)
-    return ()
+    sources = facts.timeline.sources
+    return matching_lines(sources, mode.source, facts.rank)[:1] if mode.source else ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import DISPATCHERS, sampled_stacks, sampled_where
@@ -15,7 +17,7 @@ from whyidle.analysis.lines.source_lines import (
     own_frames,
     package_of,
 )
-from whyidle.analysis.sampling.share_error import share_evidence
+from whyidle.analysis.sampling.share_error import share_bounds, share_evidence
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._compiled_reads import has_compiled_steps
 from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, MOSTLY, Proof
@@ -23,14 +25,49 @@ from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
+from whyidle.model.timeline import HostKind
 
 PYTHON: Final = ("python", "preprocess")
 """time in which Python runs: what a function called ``augment`` or ``get_batch`` does, too"""
-REMOVED: Final = (0.6, 0.95)
-"""share of this Python that compiling it saves (careful, expected); at best all Python of the step
-goes. A step of which an eager optax update of 24 arrays took 87 % became 9.1 times as fast. Where
-pictures were augmented one by one, 96 % was saved with 32 x 32 pixels, and 60 % with 96 x 96, whose
-work stays (JAX 0.10, two cores)"""
+REMOVED: Final = (0.9, 0.97)
+"""share of this Python that compiling it saves (careful, expected): steps of which eager optax
+updates took 52 and 91 % became 1.5 to 1.7 and 8 to 11 times as fast (JAX 0.10, busy cores)"""
+SINGLE: Final = (0.6, 0.95)
+"""the same of elements of a batch one by one, whose work may stay: 96 % was saved of augmenting
+pictures of 32 x 32 pixels, and 60 % of 96 x 96"""
+CALL: Final = {"jax": (5, 3, 2), "tensorflow": (5, 3, 2), "keras": (14, 9, 6)}
+"""what a call of a compiled step costs, in calls of single operators (careful, expected, hopeful):
+its arguments; in TensorFlow the hand-over to threads, too, and in Keras logs and callbacks"""
+INSIDE: Final = (0.016, 0.01, 0.006)
+"""the same of an operator inside of it. Steps of 250 to 600 operators took 17 to 57 times as long
+untraced, and 5 to 15 times with convolutions (TensorFlow 2.21, JAX 0.10, busy cores)"""
+WORK: Final = (1.25, 1.0, 0.6)
+"""what operators compute in a compiled step, relative to a burst: fused ones read and write less"""
+
+
+def traced_gains(facts: Facts, caller: str = "") -> tuple[float, float, float] | None:
+    """Return the gain of a compiled step where each operator is called from Python, by a burst that
+    recorded them: their work stays, in TensorFlow what they take beyond a short one, and of the
+    rest what a compiled call costs. None without a burst."""
+    name = caller or facts.timeline.framework or ""
+    burst, call = facts.burst, CALL.get(name)
+    if burst is None or call is None:
+        return None
+    host = burst.timeline.host
+    rows = np.flatnonzero(host.kind == HostKind.OP)
+    rows = rows[burst.scope.contains_times(host.start[rows])]
+    if not len(rows):
+        return None
+    length, count = host.end[rows] - host.start[rows], len(rows) / burst.step_count
+    lengths = [length[host.name[rows] == name] for name in np.unique(host.name[rows])]
+    short = 0.0 if name == "jax" else np.median(length)
+    work = sum(len(each) * max(0.0, np.median(each) - short) for each in lengths)
+    share = float(work) / burst.scope.total
+    low, expected, high = (
+        1.0 - min(1.0, share * more + (1.0 - share) * (once / count + inside))
+        for more, once, inside in zip(WORK, call, INSIDE, strict=True)
+    )
+    return low, expected, high
 
 
 class EagerCalls(NamedTuple):
@@ -47,16 +84,20 @@ def prove_eager_operators(facts: Facts) -> Proof | None:
     share = facts.share_of(found.spans)
     if share < LEAST_SHARE:
         return None
-    gains = REMOVED[0] * share, REMOVED[1] * share, facts.share_of(facts.time_of(*PYTHON))
+    least, most = share_bounds(facts, found.spans)
+    careful, usual = SINGLE if found.single else REMOVED
+    work = facts.burst.bucket_share("compute") if facts.burst else 0.0  # which Python may hide
+    won = zip((careful * least, usual * share, most), WORK, strict=True)
+    low, expected, high = (max(0.0, min(gain, 1.0 - part * work)) for gain, part in won)
     prepared = facts.time_of("preprocess")
     name = "Python that calls single operators, share of step"
     each = ", for one element at a time" if found.single else ""
     return Proof(
         headline=f"Operators are called one by one{at_place(found.where)}{each}, outside the "
         f"compiled step: {format_duration(share * facts.step_s)} of each step",
-        low=gains[0],
-        high=gains[2],
-        predicted=from_gains(gains, "the step without their dispatch"),
+        low=low,
+        high=high,
+        predicted=from_gains((low, expected, high), "the step without their dispatch"),
         evidence=(share_evidence(facts, name, share),),
         confidence=0.85,
         where=found.where,

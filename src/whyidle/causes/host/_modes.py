@@ -24,6 +24,7 @@ class Mode:
     values: re.Pattern[str] = re.compile(".")  # of the variable that switch it on
     within: Bucket | None = None  # what it slows down, if not work and Python
     operators: re.Pattern[str] | None = None  # that it slows down, of all work in a burst
+    source: re.Pattern[str] | None = None  # how sources switch it on
 
 
 ANOMALY = Mode(
@@ -114,11 +115,13 @@ EAGER_MODEL = Mode(
     "one by one",
     # a small network took 14 to 20 times as long (Keras 3.15, CPU); work in large operators stays
     (0.2, 0.85, 0.95),
+    source=re.compile(r"\brun_eagerly\s*=(?!\s*(=|False|None))"),
 )
 EAGER_FUNCTIONS = Mode(
     "functions_eager",
     "tf.config.run_functions_eagerly(True) is on: every tf.function runs as plain Python",
     (0.2, 0.85, 0.95),
+    source=re.compile(r"\brun_functions_eagerly\((?!False)"),
 )
 UNCOMPILED = Mode(
     "jax_disable_jit",
@@ -126,6 +129,7 @@ UNCOMPILED = Mode(
     # small networks took 7, 25, 33 and 53 times as long (JAX 0.10, CPU); work in large operators
     # stays
     (0.3, 0.95, 0.98),
+    source=re.compile(r"\b(jax_)?disable_jit\b"),
 )
 LEAKS = Mode(
     "jax_check_tracer_leaks",

@@ -50,8 +50,10 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
     on five networks (PyTorch 2.13, CPU), since it also searches every gradient. A trial measures
     the gain exactly. A profiler that is on for some steps only does not count.
 
-    JAX reports ``jax_disable_jit``, ``jax_check_tracer_leaks`` and ``jax_debug_nans``; their class
-    figures are those of small networks on a CPU.
+    Of modes that run a traced step operator by operator (``run_eagerly``, ``jax_disable_jit``),
+    what the operators compute by a burst stays, and the cost of a call of the compiled step. JAX
+    also reports ``jax_check_tracer_leaks`` and ``jax_debug_nans``; their class figures are those of
+    small networks on a CPU.
 
     On every device, a watched process reports ``PYTHONMALLOC=debug``, ``PYTHONDEVMODE``,
     ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` and ``torch.cuda.set_sync_debug_mode``. Their cost depends on

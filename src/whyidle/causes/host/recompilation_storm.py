@@ -10,7 +10,7 @@ from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import lines_with_share
 from whyidle.analysis.lines.source_lines import in_library
 from whyidle.analysis.partition import compilation
-from whyidle.analysis.steps.forecast import from_gains, predict_interruptions
+from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._modes import UNCOMPILED, active_share
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.proof_facts import HostFacts
@@ -18,12 +18,12 @@ from whyidle.model.roles import Role
 
 LEAST_STEPS = 2
 """compilation in one steady step may end the warm-up; in two it repeats"""
-RESIDUAL = (0.4, 0.1, 0.0)
-"""share of compilation that stays (low, expected, high gain): each length bucket compiles once"""
+PADDED = (1.5, 1.1, 1.0)
+"""work of a step whose batch is padded to the next of a few lengths, relative to now (careful,
+expected, hopeful): two lengths in each doubling add 18 % on average, twice that to attention"""
 DYNAMIC = (0.4, 0.0, 0.0)
-"""the same with one compiled model for every length, which compiles in the first step; the compiler
-may still specialise some dimensions"""
-
+"""share of compilation that stays with one compiled model for every length, which compiles in the
+first step; the compiler may still specialise some dimensions"""
 LOADED = (0.5, 0.2, 0.1)
 """the same with a cache on disk, from which each step loads after tracing again: a step of 707 ms
 took 116 and 175 ms in two runs (JAX 0.10, two shared cores), one of 208 ms 50 ms"""
@@ -35,6 +35,7 @@ took 116 and 175 ms in two runs (JAX 0.10, two shared cores), one of 208 ms 50 m
     needs=("device_events", "steady_steps"),
     watched=("device_time", "own_settings", "steady_steps"),
     min_steps=3,
+    direct=True,
 )
 def recompilation_storm(facts: Facts) -> Proof | None:
     """What it means
@@ -50,8 +51,9 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     At least two steady steps contain compiler activity (Dynamo, Inductor, Triton) in which the
-    device is idle. P9: ``speed-up = 1 / (1 - f (1 - r))`` with the share f of that time; where a
-    function or a number is new each time, r is 0, and steps that compiled nothing show the rest.
+    device is idle. What remains is the step without its compilation, or a step that compiled
+    nothing; new code runs slowly at first, so that it may be half of that. Padding to a few
+    lengths adds a tenth of it, at most a half.
 
     A watched process records each compilation with the guard that failed. Only functions that were
     compiled before count, in at least two steps after the first, anywhere in the run.
@@ -80,17 +82,20 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     lost = facts.share_of(facts.time_of("interruption") & spent)
     if steps < LEAST_STEPS or lost < LEAST_SHARE or compilation.handed_on(facts):
         return None
-    gains, shared, loaded = (
+    shared, loaded = (
         (lost * (1.0 - most), lost * (1.0 - usual), lost * (1.0 - least))
-        for most, usual, least in (RESIDUAL, DYNAMIC, LOADED)
+        for most, usual, least in (DYNAMIC, LOADED)
     )
     dynamic = from_gains(shared, "P9: compiled once for all lengths")
     cached = from_gains(loaded, "P9: loaded from a folder after tracing")
     renewed, values = compilation.renewed_kind(facts), compilation.is_for_values(facts)
+    gains = _gains_without(facts, spent, lost)
+    removal = predicted = from_gains(gains, "P9: steps without compilation")
     if renewed or values:
-        gains = _gains_without(facts, spent, lost)
-        dynamic = from_gains(gains, "P9: steps that compile nothing")
-    low, expected, high = gains
+        dynamic = removal
+    else:
+        padded = [1.0 - (1.0 - g) * work for g, work in zip(gains, PADDED, strict=True)]
+        predicted = from_gains((padded[0], padded[1], padded[2]), "P9: the same, padded")
     if compilation.compiler_facts(facts):
         where = compilation.compiled_functions(facts, again=True)
         if renewed == "function" or all(in_library(place) for place in where):
@@ -102,9 +107,10 @@ def recompilation_storm(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"The model was recompiled in {steps} of {facts.step_count} "
         f"{'' if facts.cold_start else 'steady '}steps",
-        low=low,
-        high=max(lost, high),
-        predicted=from_gains((low, expected, high), "P9: share of compilation"),
+        low=gains[0],
+        high=gains[2],
+        predicted=predicted,
+        removal=removal,
         evidence=(
             *compilation.recompile_reasons(facts),
             make_evidence("steps with recompilation", steps, None, samples=facts.step_count),
@@ -124,15 +130,16 @@ def recompilation_storm(facts: Facts) -> Proof | None:
 
 
 def _gains_without(facts: Facts, spent: Intervals, lost: float) -> tuple[float, float, float]:
-    """Gains where one compilation is enough: by the steps that hardly compiled, where there are
-    any. Otherwise the rest is unknown: new code runs slowly at first."""
+    """Gains without compilation: by the steps that hardly compiled, where there are any, and by the
+    rest of those that did. New code runs slowly at first, so that the rest is not all needed."""
     begin, end = (edges[facts.steps_in_scope] for edges in facts.steps.on_host)
     compiling = (spent | facts.time_of("compile")).length_inside(begin, end)
-    alone = (end - begin)[2 * compiling < end - begin] / (facts.step_s * 1e9)
-    if not len(alone):
-        return predict_interruptions(lost, RESIDUAL[1]), lost, 1.0
-    usual, most = max(0.0, 1.0 - float(np.median(alone))), max(lost, 1.0 - float(alone.min()))
-    return max(0.0, 1.0 - float(alone.max())), usual, most
+    rest, alone = end - begin - compiling, 2 * compiling < end - begin
+    left = (end - begin if alone.any() else rest)[alone | ~alone.any()].sum()
+    usual = min(1.0, 1.0 - left / max(alone.sum() or len(rest), 1) / (facts.step_s * 1e9))
+    if alone.any():
+        return max(0.0, min(lost, usual)), max(0.0, usual), max(lost, usual)
+    return usual, usual, (1.0 + usual) / 2
 
 
 def _compile_time(facts: Facts) -> tuple[Intervals, int, int]:

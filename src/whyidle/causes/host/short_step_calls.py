@@ -14,8 +14,8 @@ from whyidle.analysis.lines.sampled_lines import own_lines, sampled_stacks, samp
 from whyidle.analysis.lines.source_lines import own_frame
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.causes.host._loop_proof import LEFT
 from whyidle.causes.host._modes import EAGER, active_share
+from whyidle.model.buckets import Bucket
 from whyidle.model.cause import MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.number_text import format_duration
@@ -81,7 +81,7 @@ def short_step_calls(facts: Facts) -> Proof | None:
     with Adam took 104 to 158 us a step, and 44 to 46 with 16 steps in a call (JAX 0.10, two cores).
 
     Calls of ``predict`` that samples show in most steps count without the traced function inside
-    them: half of that is the low gain, all but a twentieth the expected one. Calls of ``fit`` count
+    them, which waits for the data set and may go, too, if it is short. Calls of ``fit`` count
     where most of them train a single batch: all but the usual cost of a call is expected.
 
     What looks alike
@@ -128,12 +128,15 @@ def _calls_that_set_up(facts: Facts, name: str, role: Role) -> Proof | None:
     if seldom or np.count_nonzero(steps) < MOSTLY * max(len(steps), 1):
         return None
     small, usual, large = (cost / facts.step_s for cost in CALL_S)  # of a call that sets up nothing
-    gains = (share / 2, (1.0 - LEFT) * share, share)
+    taken, inside = facts.share_of(called), facts.share_of(model & called)
+    fewest, most = share_bounds(facts, called)
+    waited = min(inside / 2, usual)  # for the data set, inside the traced function
+    gains = (max(0.0, fewest - inside), share + waited, min(most, 2 * share))
     if fits:
-        most = share + facts.share_of(model & called) - small
-        gains = (max(0.0, least - large), max(0.0, share - usual), max(share - usual, most))
+        whole = share + inside - small
+        gains = (max(0.0, least - large), max(0.0, share - usual), max(share - usual, whole))
     evidence = (
-        make_evidence(f"calls of {name}, share of step", facts.share_of(called), "ratio"),
+        make_evidence(f"calls of {name}, share of step", taken, "ratio"),
         make_evidence("without the model inside them", share, "ratio", source="samples"),
     )
     return _make_proof(
@@ -218,6 +221,10 @@ def _make_proof(
     low, expected, high = gains
     if expected < LEAST:
         return None
+    buckets: tuple[Bucket, ...] = ("host", "compute", "input")
+    held = [facts.bucket_share(name) for name in buckets[:2]]
+    if spans is not None:
+        held = [facts.share_of(spans & facts.time_of(name)) for name in buckets]
     return Proof(
         headline=headline,
         low=low,
@@ -227,7 +234,7 @@ def _make_proof(
         confidence=0.8,
         where=own_lines(facts, spans or facts.scope)[:1],
         facts=told,
-        bucket="compute" if facts.bucket_share("compute") > facts.bucket_share("host") else "host",
+        bucket=buckets[held.index(max(held))],
     )
 
 

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.input.tfdata_pipelines import find_slow_stage, stage_evidence
-from whyidle.causes.input._pipeline_evidence import choose_calls, pipeline_places, predict_calls
+from whyidle.analysis.input.tfdata_pipelines import (
+    batched_elements,
+    count_batches,
+    find_slow_stage,
+    stage_evidence,
+)
+from whyidle.causes.input._pipeline_evidence import (
+    choose_calls,
+    pipeline_places,
+    predict_calls,
+    prove_whole_batches,
+)
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
@@ -38,6 +48,10 @@ def serial_map(facts: Facts) -> Proof | None:
     waits, by the CPU time of the process, gains from many, where it is Python down to that CPU
     time, in which it holds the interpreter's lock; code that works from as many as cores.
 
+    Also a stage, parallel or not, that calls plain arithmetic for each element before ``batch``,
+    where moving the elements' bytes would take less than half of its time. What other stages take
+    and the step without its wait remain.
+
     What looks alike
     ----------------
     A stateless function of TensorFlow's operators is made parallel by tf.data itself
@@ -49,7 +63,7 @@ def serial_map(facts: Facts) -> Proof | None:
     ----------
     ``map(f, num_parallel_calls=16)``, with a thread pool as large
     (``options.threading.private_threadpool_size``), or ``use_unbounded_threadpool=True`` where it
-    exists. The order of elements stays the same.
+    exists. The order of elements stays the same. Arithmetic: ``batch`` first, then ``map``.
 
     References
     ----------
@@ -57,9 +71,19 @@ def serial_map(facts: Facts) -> Proof | None:
     Learning Data Processing Framework", VLDB 2021.
     """
     slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
-    if slow is None or not (slow.is_map and slow.is_serial) or blocked < LEAST_SHARE:
+    if slow is None or blocked < LEAST_SHARE:
         return None
-    if not slow.sets_pace(facts):
+    if slow.is_batchable:
+        nodes = slow.pipeline.nodes
+        before = list(zip(nodes, count_batches(nodes), strict=True))[nodes.index(slow.node) + 1 :]
+        others_s = sum(node.ns / made / 1e9 for node, made in before if made)
+        size = batched_elements(slow.pipeline, slow.stage) or slow.batch_size
+        headline = f"The tf.data stage {slow.describe_call()} is called for each of the {size} "
+        headline += f"elements of a batch, not once: {format_duration(slow.batch_s)}"
+        more = {"blocked": blocked, "kept_s": others_s}
+        told, at = stage_evidence(slow), pipeline_places(facts, slow)
+        return prove_whole_batches(facts, headline, told, **more, where=at, pipeline="elements")
+    if not (slow.is_map and slow.is_serial and slow.sets_pace(facts)):
         return None
     if slow.is_python and slow.waits is False:
         return None  # the interpreter lock lets one thread work

@@ -6,9 +6,10 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import mostly_waits
 from whyidle.analysis.input.data_libraries import STARVED, typical_waiting_share, waiting_share
-from whyidle.analysis.input.tfdata_pipelines import find_generator, pipeline_waits
+from whyidle.analysis.input.tfdata_pipelines import find_generator, given_rows, pipeline_waits
 from whyidle.analysis.lines.source_lines import frame_place
 from whyidle.analysis.steps.forecast import from_gains, hidden_loading
+from whyidle.causes.input._pipeline_evidence import prove_whole_batches
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
@@ -48,14 +49,20 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     tenth of a second however many there are: that is input, but none of these waits, and a cost of
     workers where one thread made the batches.
 
+    Where ``batch`` joins what the generator gives, the probe times its own code: the rest of the
+    wait is TensorFlow's, which takes every row out of Python by itself, and goes with whole
+    batches.
+
     What looks alike
     ----------------
     A serial ``map`` is ``serial-map``.
 
     What to do
     ----------
-    ``PyDataset(workers=8)``; for work in Python ``use_multiprocessing=True``, or the same work by
-    TensorFlow's operators in a parallel ``map``, or files that are made once (TFRecord).
+    Give whole batches, not rows: slices of arrays by ``from_tensor_slices``, or arrays of a batch
+    by the generator. ``PyDataset(workers=8)``; for work in Python ``use_multiprocessing=True``, or
+    the same work by TensorFlow's operators in a parallel ``map``, or files that are made once
+    (TFRecord).
 
     References
     ----------
@@ -71,6 +78,15 @@ def single_batch_generator(facts: Facts) -> Proof | None:
         blocked = min(blocked, typical_waiting_share(facts, now))
         if not waits or blocked < STARVED:
             return None  # more threads share a lock or cores that these use, or have no more to do
+    lines = (dataset.making if dataset else None, stage.line if stage else None)
+    places = [place for text in lines if text and (place := frame_place(text, facts.rank))]
+    if rows := given_rows(process.pipelines):
+        count, own_s = rows
+        headline = f"A generator gives {count} rows one by one for each batch: its own code takes "
+        headline += f"{format_duration(own_s)} of {format_duration(facts.step_s)}"
+        told = [make_evidence("the generator's own code, per batch", own_s, "s")]
+        more = {"blocked": blocked, "kept_s": own_s}
+        return prove_whole_batches(facts, headline, told, **more, where=places, pipeline="rows")
     workers = max(2 * now, MOST_WORKERS if waits else int(process.cores or 2))
     busy = facts.busy_ratio or 0.0
     batches = (dataset.batches if dataset and now == 1 else None) or float("inf")
@@ -80,8 +96,6 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     )
     expected, high = (min(gain, blocked) for gain in gains[1:])
     low = expected / 2 if waits else 0.0
-    lines = (dataset.making if dataset else None, stage.line if stage else None)
-    places = [place for text in lines if text and (place := frame_place(text, facts.rank))]
     words = "waits (for storage, a server, a sleep)" if waits else "works"
     who = "One thread makes" if now == 1 else f"{now} workers make"
     return Proof(

@@ -191,6 +191,14 @@ def _library_workers(proof: Proof) -> str | None:
     return f"let the library make batches ahead of the loop: {way}" if way else None
 
 
+_WHOLE = {
+    "rows": "make whole batches instead of rows: tf.data.Dataset.from_tensor_slices(arrays) where "
+    "they fit into memory, or yield arrays of a batch from the generator, without batch(...)",
+    "elements": "batch first, then map: dataset.batch(...).map(...), so that the function is "
+    "called once for a batch; it may need axis=-1 where it reduces",
+}
+
+
 def _speed_up_pipeline(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     if facts.library:
@@ -308,6 +316,15 @@ ADVICE = (
         summary="copy the dataset to a local disk or /dev/shm before training, or keep a fixed "
         "part of it in memory",
         risk="takes disk space and memory; the copy may become out of date",
+    ),
+    advice(
+        *("whole-batch-pipeline", "serial-map", "single-batch-generator"),
+        title="Hand whole batches to a pipeline",
+        doc="Call ``batch`` before ``map``, or give whole batches instead of rows. Declines where "
+        "stages handle batches already, or do more than arithmetic. Only the author knows whether "
+        "a function reduces over an axis.",
+        summary=lambda proof: _WHOLE.get(proof.get_facts(InputFacts).pipeline),
+        risk="the batch is a new first axis; functions that reduce or index must name another one",
     ),
     advice(
         *("tensorflow-operators", "heavy-cpu-transform"),

@@ -11,8 +11,10 @@ from whyidle.model.proof_facts import InputFacts
 @fix("single-batch-generator", consent="none")
 def pydataset_workers(proof: Proof) -> Proposal | None:
     """Give a PyDataset of Keras threads that make batches ahead, in the same order. Advice for a
-    plain generator, which only one thread can run."""
+    plain generator, which only one thread can run. Declines where it gives single rows."""
     facts = proof.get_facts(InputFacts)
+    if facts.pipeline == "rows":
+        return None  # whole batches gain more
     if facts.workers is None:
         return Proposal(
             summary="give batches by their number instead of by a generator, so that several can "

@@ -8,7 +8,10 @@ fill of buffers).
 
 from __future__ import annotations
 
+import functools
 import sys
+import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -18,6 +21,8 @@ from ...core.wrapped_functions import set_attribute
 
 LINE = "_whyidle_line"
 """attribute of a dataset: the line of the job that made it"""
+GIVEN = "_whyidle_given"
+"""the same: what the job's generator behind it gave, and how long its own code took"""
 INSTALLED = ("site-packages", "dist-packages", "lib/python3", "<frozen")
 """parts of the names of files that are not the job's own"""
 REPEAT = "Repeat"
@@ -133,6 +138,7 @@ def describe_stage(dataset: Any) -> dict[str, Any]:
         "line": vars(dataset).get(LINE),
         "function": getattr(python, "__name__", None),
         "code": f"{code.co_filename}({code.co_firstlineno}): {code.co_name}" if code else None,
+        "given": vars(dataset).get(GIVEN),
         "calls": _static_value(getattr(dataset, "_num_parallel_calls", None)),
         "size": _static_length(dataset._inputs()[0]) if name == REPEAT else _static_value(size),
         "operators": list_operators(functions),
@@ -225,6 +231,39 @@ def install_dataset_hooks(events: Events) -> None:
         events.run_contained("datasets", note_line, self)
 
     events.undo["datasets"] = set_attribute(dataset_ops.DatasetV2, "__init__", __init__)
+    make_dataset = dataset_ops.DatasetV2.from_generator
+
+    @functools.wraps(make_dataset)
+    def from_generator(generator: Any, *args: Any, **kwargs: Any) -> Any:
+        given = {"elements": 0, "ns": 0}
+        timed = time_generator(generator, given) if callable(generator) else generator
+        dataset = make_dataset(timed, *args, **kwargs)
+        setattr(dataset, GIVEN, given)
+        return dataset
+
+    events.undo["generators"] = set_attribute(
+        dataset_ops.DatasetV2, "from_generator", staticmethod(from_generator)
+    )
+
+
+def time_generator(generator: Callable[..., Any], given: dict[str, int]) -> Callable[..., Any]:
+    """Return a generator function that also notes how long the job's own code takes."""
+    clock = time.perf_counter_ns
+
+    @functools.wraps(generator)
+    def give_elements(*args: Any) -> Any:
+        elements = iter(generator(*args))
+        while True:
+            begin = clock()
+            try:
+                element = next(elements)
+            except StopIteration:
+                return
+            given["ns"] += clock() - begin
+            given["elements"] += 1
+            yield element
+
+    return give_elements
 
 
 def note_line(dataset: Any) -> None:
