@@ -39,6 +39,8 @@ _GAUGES = {
     "power_w": "power_w",
     "power_limit_w": "power_limit_w",
     "power_limit_default_w": "power_limit_default_w",
+    "link_width": "pcie_lanes",
+    "link_width_max": "pcie_lanes_max",
 }
 _OTHERS = ("energy_j", "memory_used_bytes", "processes", "process_memory_bytes")
 _GIVEN = {*_RATIOS.values(), *_RATES.values(), *_GAUGES.values(), *_OTHERS}
