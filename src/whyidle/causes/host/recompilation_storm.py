@@ -10,6 +10,7 @@ from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import lines_with_share
 from whyidle.analysis.lines.source_lines import in_library
 from whyidle.analysis.partition import compilation
+from whyidle.analysis.sampling.share_error import between_steps
 from whyidle.analysis.steps.forecast import from_gains, predict_interruptions
 from whyidle.causes.host._modes import UNCOMPILED, active_share
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
@@ -84,12 +85,14 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         (lost * (1.0 - most), lost * (1.0 - usual), lost * (1.0 - least))
         for most, usual, least in (RESIDUAL, DYNAMIC, LOADED)
     )
+    sure = lost - between_steps(facts, spent)
+    removal = from_gains((sure, lost, (1.0 + lost) / 2), "P9: the step without compilation")
     dynamic = from_gains(shared, "P9: compiled once for all lengths")
     cached = from_gains(loaded, "P9: loaded from a folder after tracing")
     renewed, values = compilation.renewed_kind(facts), compilation.is_for_values(facts)
     if renewed or values:
         gains = _gains_without(facts, spent, lost)
-        dynamic = from_gains(gains, "P9: steps that compile nothing")
+        dynamic = removal = from_gains(gains, "P9: steps that compile nothing")
     low, expected, high = gains
     if compilation.compiler_facts(facts):
         where = compilation.compiled_functions(facts, again=True)
@@ -105,6 +108,7 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         low=low,
         high=max(lost, high),
         predicted=from_gains((low, expected, high), "P9: share of compilation"),
+        removal=removal,
         evidence=(
             *compilation.recompile_reasons(facts),
             make_evidence("steps with recompilation", steps, None, samples=facts.step_count),
