@@ -25,12 +25,11 @@ whole arrays or once before training: careful, expected, hopeful. An interpreted
 some 50 ns, an element of a NumPy or PyTorch operation 1 to 5 ns, and the batch still has to be put
 together"""
 
-ROW_S = (20e-6, 1e-9)
-"""seconds that a prepared sample takes at most in its batch, at all and per byte. Samples of 40 to
-80,000 bytes took 4 to 64 us (PyTorch 2.13, one virtual core)"""
 INDEX_S = (15e-6, 0.4e-6, 0.25e-9)
 """seconds that a batch takes of a table by one index: at all, per row and per byte. Batches of 8 to
 1,024 rows of 100 to 12,000 bytes took 19 to 400 us (PyTorch 2.13, one virtual core)"""
+ROW_S = (20e-6, 1e-9)
+"""seconds of a prepared sample at most, at all and per byte: 40 to 80,000 bytes took 4 to 64 us"""
 
 CONVERSION = {"objects": (0.5, 0.85, 0.95), "rows": (0.0, 0.4, 0.75), "single": (0.5, 0.9, 0.97)}
 """part of the time in conversions of ``datasets`` that arrays of whole batches save: careful,
@@ -120,11 +119,12 @@ def predict_without_work(facts: Facts, work: SampleWork | None, share: float) ->
     if work is None or work.own < OWN:
         return None
     loading, now_s = facts.timeline.loading, facts.workers.sample_s
-    rows = max((loader.batch_size or 1 for loader in loading.loaders), default=1)
+    rows = max((each.batch_size or 1 for each in loading.loaders), default=1)
     row_s = ROW_S[0] + ROW_S[1] * (loading.batch_bytes or 0) / rows
-    left = min(LEFT[0], row_s / now_s) if now_s and loading.batch_bytes else LEFT[0]
-    low, expected = (1.0 - left) * work.costliest * share, _replaced_part(work) * share
-    return predict_removal(low, share, "the loading without the job's own code", expected)
+    known = now_s and loading.batch_bytes and not work.looped  # what a loop computes takes time
+    left = min(LEFT[0], row_s / (now_s or 1.0)) if known else LEFT[0]
+    gains = ((1.0 - left) * work.costliest * share, _replaced_part(work) * share, share)
+    return from_gains(gains, "the loading without the job's own code")
 
 
 def _replaced_part(work: SampleWork) -> float:
