@@ -96,7 +96,11 @@ def test_how_a_gain_was_foretold_is_said_without_codes(code):
 
 
 @pytest.mark.parametrize(
-    ("speedup", "told"), [(7.9, "7.90× as fast (6.80 to 9.10)"), (None, "not known (6.80 to 9.10)")]
+    ("speedup", "told"),
+    [
+        (7.9, "7.90× as fast (6.80 to 9.10) at most"),
+        (None, "at least 6.80×, at most 9.10× as fast"),
+    ],
 )
 def test_removal(speedup, told):
     assert _number_format.format_removal(Removal(speedup=speedup, low=6.8, high=9.1)) == told

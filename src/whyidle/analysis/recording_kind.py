@@ -45,7 +45,7 @@ def find_kind(scope: StepScope) -> Recording | None:
         return _recording(phase or _phase_of_kernels(scope), engine, f"{engine}'s annotations")
     trains = next((text for role, text in _TRAINING if len(timeline.rows_of(role))), None)
     trains = trains or _names_of(scope, _LEARNS)
-    if scope.cold_start or _setup_share(scope) > MOSTLY:
+    if scope.cold_start or scope.reasons["compile"] + scope.reasons["startup"] > MOSTLY:
         return _recording("warm_up", None, "set-up takes most of the recorded time")
     if trains:
         return _recording("training", None, trains)
@@ -93,7 +93,3 @@ def _phase_of_kernels(scope: StepScope) -> Kind:
     }
     best = max(shares, key=lambda kind: shares[kind])
     return cast("Kind", best) if shares[best] else "inference"
-
-
-def _setup_share(scope: StepScope) -> float:
-    return scope.reasons["compile"] + scope.reasons["startup"]

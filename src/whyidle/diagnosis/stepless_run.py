@@ -74,8 +74,9 @@ def explain_no_steps(
         if died := lead.process.failure:
             return f"{_process_name(lead)} ended by {died}"
         rest = f"; other processes of the {took_s or 0.0:.3g} s run did not load the probe"
+        framework = catalog.framework_title(probe.framework_of(lead.process)[0])
         return (
-            f"{_process_name(lead)} ran {_framework_name(lead)} {lead.process.version or ''} for "
+            f"{_process_name(lead)} ran {framework} {lead.process.version or ''} for "
             f"{(high - low) / 1e9:.3g} s without an optimizer "
             f"step{rest * _was_secondary(lead, took_s)}"
         )
@@ -129,10 +130,6 @@ def _read_process(path: Path) -> Timeline | None:
 def _process_name(timeline: Timeline) -> str:
     word = next(iter(timeline.process.argv), "")
     return f"python {word}".strip() if word.startswith("-") or not word else shlex.quote(word)
-
-
-def _framework_name(timeline: Timeline) -> str:
-    return catalog.framework_title(probe.framework_of(timeline.process)[0])
 
 
 def _process_life(timeline: Timeline) -> tuple[int, int]:

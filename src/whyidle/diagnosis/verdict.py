@@ -91,15 +91,12 @@ def decide_verdict(
     remark or promises anything."""
     verdict = _verdict(job, findings, few, checks)
     if verdict.state == "inconclusive":
-        findings = [_as_remark(finding) for finding in findings]
+        replace = msgspec.structs.replace
+        findings = [replace(one, severity="info", fixes=[], removal=None) for one in findings]
     if is_emulated(job):
         headline = f"Emulated device: {_lower_first(verdict.headline)}"
         verdict = msgspec.structs.replace(verdict, headline=headline)
     return verdict, findings
-
-
-def _as_remark(finding: Finding) -> Finding:
-    return msgspec.structs.replace(finding, severity="info", fixes=[], removal=None)
 
 
 def _inconclusive(reason: str, proven: list[Finding]) -> Verdict:

@@ -76,7 +76,7 @@ def _card(finding: Finding, diagnosis: Diagnosis, number: int | None) -> Card:
     ]  # fmt: skip
     if finding.removal is not None:
         limit = words.format_removal(finding.removal)
-        rows.append(("limit", f"{limit} at most, if the cause disappeared entirely"))
+        rows.append(("limit", f"{limit}, if the cause disappeared entirely"))
     places = list(dict.fromkeys(words.format_place(place) for place in finding.where))
     rows += [("" if n else "where", Span(text, "code")) for n, text in enumerate(places[:_PLACES])]
     if len(places) > _PLACES:

@@ -101,10 +101,11 @@ def format_measured(times: float, low: float, high: float, unit: str = "×", mor
 
 def format_removal(removal: Removal) -> str:
     """What the complete absence of a cause gains, with its interval."""
-    ends = format_bracketed(removal.low, removal.high)
     if removal.speedup is None:
-        return f"not known{ends}"
-    return f"{format_factor(removal.speedup)}× as fast{ends}"
+        low, high = format_factor(removal.low), format_factor(removal.high)
+        return f"at least {low}×, at most {high}× as fast"
+    ends = format_bracketed(removal.low, removal.high)
+    return f"{format_factor(removal.speedup)}× as fast{ends} at most"
 
 
 def format_method(predicted: Predicted) -> str:

@@ -81,6 +81,21 @@ def test_gradients_are_searched_beside_what_samples_show():
     assert proof.predicted.speedup > 1 / (1 - 40 / 87) * 1.1
 
 
+def test_python_that_ended_at_an_operator_is_the_recording_of_its_stack():
+    asking = f"/x/site-packages/torch/nn/modules/linear.py(134): forward;{LOOP}"
+    sick, whole = (RecordedJob(**seen("anomaly_mode", 10)) for _ in range(2))
+    for job, stack in ((sick, asking), (whole, TRACED)):
+        for _ in range(40):
+            job.python(TRACED, ms(20))
+            job.python(stack, ms(20))
+            job.work(asking, ms(10))
+            job.backward(LOOP, ms(20))
+            job.step(LOOP, ms(2))
+    told, most = (judge(CAUSE, job).predicted.speedup for job in (sick, whole))
+    assert told == pytest.approx(most, rel=0.2)
+    assert judge("python-overhead-in-step", sick) is None
+
+
 def test_it_takes_no_more_than_there_is():
     proof = judge(CAUSE, train(200, work=5, **seen("anomaly_mode", 10)))
     assert proof.high <= 1 - 2 / 212
@@ -113,14 +128,14 @@ def test_a_profiler_must_be_on_in_every_look(on, found):
 SUMMED = "/x/site-packages/torch/autograd/profiler_util.py(90): key_averages;" + LOOP
 
 
-def profiled(collecting=60) -> RecordedJob:
+def profiled(collecting=60, *, on=5, steps=40) -> RecordedJob:
     """A profiler sums up what it recorded in every step, which keeps the collector busy."""
-    job = RecordedJob(own={"torch_profiler": 5, "looks": 5})
-    for _ in range(40):
+    job = RecordedJob(own={"torch_profiler": on, "looks": 5})
+    for step in range(40):
         job.work(LOOP, ms(20))
-        job.python(SUMMED, ms(30))
+        job.python(SUMMED if step < steps else LOOP, ms(30))
         with job.call("Python GC", HostKind.OVERHEAD):
-            job.python(SUMMED, ms(collecting))
+            job.python(SUMMED if step < steps else LOOP, ms(collecting))
         job.step(LOOP, ms(2))
     return job
 
@@ -132,6 +147,11 @@ def test_what_a_profiler_makes_the_collector_do_is_a_part_of_it():
     assert judge("python-gc-pauses", profiled()) is None
     told = diagnose_job([profiled().timeline()])
     assert told.verdict.headline.endswith("The PyTorch profiler records every step")
+
+
+@pytest.mark.parametrize(("steps", "found"), [(40, True), (20, False)])
+def test_a_profiler_that_pauses_between_cycles_is_on_while_its_code_runs(steps, found):
+    assert (judge(CAUSE, profiled(on=3, steps=steps)) is not None) == found
 
 
 def test_deterministic_algorithms_alone_are_worth_no_warning():

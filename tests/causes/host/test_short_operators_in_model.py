@@ -49,6 +49,14 @@ def test_the_loop_goes_with_its_part_of_the_backward_pass():
     assert proof.predicted.speedup == pytest.approx(truth, rel=0.2)
 
 
+def test_of_a_graph_that_is_nearly_all_a_loop_next_to_nothing_stays():
+    job = train(words_ms=100, layers_ms=1)
+    job.documents["bursts.json"] = {"bursts": [], "counted_s": (4000, 0.27)}
+    proof = judge(CAUSE, job)
+    truth = (101 * 2.6 + 5) / (1 * 2.6 + 5)
+    assert truth / 4 < proof.predicted.low <= truth <= proof.predicted.high
+
+
 def test_large_operators_in_a_loop_are_left_alone():
     assert judge(CAUSE, train(words_ms=40, look="work")) is None
 

@@ -28,6 +28,7 @@ MOST_BEFORE = 2
 """lines that are named besides the one at which Python had ended"""
 
 _Line = tuple[str | None, int | None]
+_KINDS: dict[str, DataKind] = {"text": "text", "images": "images"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +156,10 @@ def _divide_work(facts: Facts, stacks: Counter[str], late: Counter[str]) -> Samp
         costliest=called[most] / total,
         function=most[1] or "",
         looped=looped[most] >= LOOPED * called[most],
-        kind=data_kind(stacks) or _recorded_kind(facts.timeline.loading.sample),
+        kind=data_kind(stacks) or _KINDS.get(facts.timeline.loading.sample),
         text=sources.text_of(before[0] if before else places[costly]),
         before=before,
     )
-
-
-def _recorded_kind(sample: str) -> DataKind | None:
-    kinds: dict[str, DataKind] = {"text": "text", "images": "images"}
-    return kinds.get(sample)
 
 
 def _outer_function(own: list[Place]) -> Place:

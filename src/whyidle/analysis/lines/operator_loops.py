@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals
 from whyidle.analysis.lines.repeated_results import find_repeated_results
+from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.lines.step_by_line import StepLine
 from whyidle.analysis.sampling.share_error import wilson_interval
 from whyidle.model.purposes import Purpose
@@ -52,7 +54,17 @@ def find_operator_loop(facts: Facts) -> OperatorLoop | None:
     beside = [line for line in loops if line.purpose in BESIDE]
     if not _calls_operators(facts, beside):
         beside = []
-    return _find_lines(facts, [line for line in loops if line.purpose in MODEL or line in beside])
+    model = [line for line in loops if line.purpose in MODEL]
+    return _find_lines(facts, [*model, *_find_calls(facts, model), *beside])
+
+
+def _find_calls(facts: Facts, loops: list[StepLine]) -> list[StepLine]:
+    """Lines that only call a function with such a loop: what it leaves behind is freed there."""
+    names = "|".join({re.escape(line.loop.function or "") for line in loops if line.loop})
+    call = re.compile(rf"([\w, ]+ = |return )?([\w.]+\.)?({names})\([^()]*\)")
+    lines = (line for line in facts.lines if line.purpose in MODEL and line.loop is None)
+    sources = facts.timeline.sources
+    return [x for x in lines if names and call.fullmatch(source_line(sources, x.place).strip())]
 
 
 def find_rollout(facts: Facts) -> OperatorLoop | None:

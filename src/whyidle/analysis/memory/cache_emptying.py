@@ -8,8 +8,6 @@ LINES = 16384
 """64-byte lines in 1 MiB, the second-level cache of current server cores"""
 FROM_MEMORY_S = 100e-9
 """one line from memory, after all cache levels were swept"""
-FROM_SHARED_S = 20e-9
-"""one line from the shared cache level, after only the core's own was lost"""
 WAITING = 2 / 3
 """largest share of a step that is such waiting: after a collection of 190 ms a step of 1.0 ms took
 2.1 ms, and one of 7.1 ms 8.5 ms (PyTorch 2.13, two virtual cores with 1 MiB each)"""

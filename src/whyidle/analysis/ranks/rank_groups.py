@@ -30,7 +30,8 @@ def groups_of(ranks: Sequence[Facts]) -> dict[str, dict[str, list[int]]]:
         for index, place in enumerate(places):
             members.setdefault(place.get(kind, ""), []).append(index)
         if "" not in members and 1 < len(members) < len(ranks):
-            groups[kind] = dict(sorted(members.items(), key=lambda item: _natural_key(item[0])))
+            names = sorted(members, key=lambda x: (int(x), "") if x.isdigit() else (-1, x))
+            groups[kind] = {name: members[name] for name in names}
     return groups
 
 
@@ -39,7 +40,3 @@ def _place_of(facts: Facts) -> dict[str, str]:
     place = {kind: match[1] for kind, form in _NAMES if (match := form.search(name))}
     hostname = facts.timeline.hostname
     return {**place, "node": hostname} if hostname else place
-
-
-def _natural_key(name: str) -> tuple[int, str]:
-    return (int(name), "") if name.isdigit() else (-1, name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.arrays import F64
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals
 from whyidle.analysis.memory.cache_emptying import FROM_MEMORY_S, refill_bound_s
@@ -39,7 +38,8 @@ def after_effect(facts: Facts, pauses: Pauses, single_s: float = 0.0) -> tuple[f
     if _is_measured(pauses):
         often_per_s = often / facts.step_s
         usual, mean = float(np.median(hit) - np.median(others)), float(hit.mean() - others.mean())
-        error = Z * _error_s(hit, others)
+        variance = hit.var(ddof=1) / len(hit) + others.var(ddof=1) / len(others)
+        error = Z * float(np.sqrt(variance))
         low, middle, high = (max(0.0, x) for x in (min(usual, mean - error), mean, mean + error))
         return often_per_s * low, often_per_s * middle, often_per_s * high
     usual_s = max(pauses.total_s - single_s, 0.0) / pauses.steps_hit
@@ -54,11 +54,6 @@ def after_effect(facts: Facts, pauses: Pauses, single_s: float = 0.0) -> tuple[f
 def _is_measured(pauses: Pauses) -> bool:
     """Whether steps with and without an interruption can be compared."""
     return not pauses.looked and FEW <= pauses.steps_hit <= len(pauses.hit) - FEW
-
-
-def _error_s(hit: F64, others: F64) -> float:
-    """Standard error of the difference of two means."""
-    return float(np.sqrt(hit.var(ddof=1) / len(hit) + others.var(ddof=1) / len(others)))
 
 
 def predict_absence(facts: Facts, pauses: Pauses, beside: Intervals = EMPTY) -> Predicted:

@@ -29,8 +29,10 @@ def reads_of_steps(facts: Facts) -> Proof | None:
     host, executed = facts.timeline.host, facts.rows_of(Role.EXECUTION)
     rows = facts.rows_of(Role.SYNC)
     reads = union_of(host.start[rows], host.end[rows])
-    if len(rows) < MOSTLY * facts.step_count or _waits_for_producers(facts):
+    if len(rows) < MOSTLY * facts.step_count:
         return None
+    if facts.timeline.process.py_dataset is not None and waiting_share(facts) >= STARVED:
+        return None  # batches of other threads come no sooner without reads
     parts = _divide_steps(facts, reads, union_of(host.start[executed], host.end[executed]))
     own, device = (float(part.sum()) for part in (parts.own, parts.device))
     cores = facts.timeline.process.cores or 1.0
@@ -90,11 +92,6 @@ def _divide_steps(facts: Facts, reads: Intervals, executed: Intervals) -> _StepP
     )
     steps = (end - start) / total
     return _StepParts(np.maximum(steps - kept - read, 0.0), busy, float((steps - kept).sum()))
-
-
-def _waits_for_producers(facts: Facts) -> bool:
-    """Whether steps wait for batches of other threads, which come no sooner without reads."""
-    return facts.timeline.process.py_dataset is not None and waiting_share(facts) >= STARVED
 
 
 def _cores_of_device(facts: Facts, own: float, device: float) -> float | None:

@@ -23,7 +23,6 @@ from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.lines.costly_calls import time_of_line_causes
 from whyidle.analysis.lines.sampled_lines import DISPATCHERS, running_lines, sampled_stacks
 from whyidle.analysis.lines.source_lines import called_at, package_of
-from whyidle.analysis.memory.cache_emptying import FROM_SHARED_S, refill_bound_s
 from whyidle.analysis.ranks.gradient_exchanges import unused_parameter_searches
 from whyidle.analysis.sampling.sample_weighting import find_nearest
 from whyidle.analysis.sampling.share_error import (
@@ -54,10 +53,9 @@ the lock is handed over after their last one: a loop of a third of the step had 
 recordings"""
 REMOVED = (0.5, 0.9, 1.0)
 """low: half is removed; expected: it runs in every tenth step only; high: all is removed"""
-WARM = (0.0, 0.0, 1.0)
-"""share of the longest cache refill that a shorter update saves in the rest of the step. On average
-none: whole steps gained 0.3 ms less to 0.5 ms more than their updates (15 networks and optimizers,
-``bench/optimizer_updates.py``); in one of them the rest took 0.1 to 0.3 ms less"""
+WARM_S = (0.0, 0.0, 0.5e-3)
+"""seconds by which a shorter update shortens the rest of the step: it gained -0.3 to 0.5 ms (15
+networks and optimizers, ``bench/optimizer_updates.py``)"""
 
 
 def python_overhead(facts: Facts) -> Proof | None:
@@ -78,7 +76,8 @@ def python_overhead(facts: Facts) -> Proof | None:
     where, before, library = running_lines(facts, spans)
     most = min(1.0, most + unseen_python(facts, share))
     gains = (REMOVED[0] * least, REMOVED[1] * share, most)
-    if (before or not where) and (share < UNLOCATED or _is_dispatch(facts, spans)):
+    unlocated = before or not where
+    if unlocated and (share < UNLOCATED or _is_dispatch(facts, spans)):
         gains = (0.0, 0.0, most)
     at = called_at(where, library, before=before)
     return Proof(
@@ -86,6 +85,7 @@ def python_overhead(facts: Facts) -> Proof | None:
         low=gains[0],
         high=most,
         predicted=from_gains(gains, "the step without half, nine tenths or all of it"),
+        removal=None if unlocated else from_gains((least, share, most), "the step without it"),
         evidence=(
             share_evidence(facts, "Python between calls, share of step", share),
             make_evidence("step time", facts.step_s, "s", samples=facts.step_count, source="steps"),
@@ -127,7 +127,8 @@ def optimizer_loop(facts: Facts) -> Proof | None:
     if (taken - floors[1]) / max(facts.step_s, 1e-9) < NOTICEABLE:
         return None
     low, expected, high = (
-        _predict_saving(facts, taken, floor, part) for floor, part in zip(floors, WARM, strict=True)
+        (max(0.0, taken - floor) + min(warm, max(0.0, taken - floor))) / max(facts.step_s, 1e-9)
+        for floor, warm in zip(floors, WARM_S, strict=True)
     )
     error, (least, most) = between_steps(facts, spans), _update_bounds(facts, spans, rows)
     gains = (
@@ -175,13 +176,6 @@ def _longest_call_place(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, .
     return (place,) if place else ()
 
 
-def _predict_saving(facts: Facts, taken_s: float, floor_s: float, warm: float) -> float:
-    """Share of the step saved if an update takes ``floor_s``: its own time, and cache refills."""
-    saved = max(0.0, taken_s - floor_s)
-    refill = refill_bound_s(FROM_SHARED_S, saved, facts.step_s - taken_s)
-    return (saved + warm * refill) / max(facts.step_s, 1e-9)
-
-
 def _step_calls(facts: Facts, *names: str) -> tuple[Intervals, NDArray[np.int64]]:
     """Time of optimizer steps with these span names, without closures; and their rows."""
     host, rows = facts.timeline.host, facts.rows_of(Role.OPTIMIZER)
@@ -214,14 +208,10 @@ def _sampled_calls(facts: Facts, calls: Intervals) -> tuple[NDArray[np.int64], N
         frames = facts.timeline.details[number].stack.split(";")
         at = [i for i, frame in enumerate(frames) if plays(Role.OPTIMIZER_FRAME, frame)]
         inner = frames[: at[-1]] if at else []
-        if any(_is_foreign(frame) and not plays(Role.FRAMEWORK_CODE, frame) for frame in inner):
+        inner = [x for x in inner if package_of(x).partition(".")[0] not in sys.stdlib_module_names]
+        if not all(plays(Role.FRAMEWORK_CODE, frame) for frame in inner):
             foreign.append(number)
     return rows, np.isin(host.detail[rows], foreign)
-
-
-def _is_foreign(frame: str) -> bool:
-    """Whether a frame is a program's or a package's, and not Python's own."""
-    return package_of(frame).partition(".")[0] not in sys.stdlib_module_names
 
 
 def _predict_fused(facts: Facts, span: str, optimizer: OptimizerFacts, count: float) -> list[float]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.lines.sampled_lines import sampled_where
 from whyidle.analysis.lines.source_lines import frame_place, in_library, matching_lines
-from whyidle.analysis.sampling.share_error import share_bounds
+from whyidle.analysis.sampling.share_error import share_bounds, unseen_python
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host._eager_operators import traced_gains
 from whyidle.causes.host._modes import (
@@ -30,6 +32,7 @@ from whyidle.model.buckets import Bucket
 from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
 from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import HostFacts
+from whyidle.model.roles import Role
 
 _ALSO = dict.fromkeys((ALLOCATIONS, ALLOCATION_STACKS), "loader") | {UNCOMPILED: "compile"}
 """what a mode slows down besides work and Python; workers are traced, too"""
@@ -95,6 +98,11 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
         work, beside = work * part, beside * part
     least, most = share_bounds(facts, spans) if len(spans) else (0.0, 0.0)
     sampled = (least, facts.share_of(spans), most)
+    if mode.of_backward and len(spans):
+        calls, host = facts.timeline.rows_of(Role.BACKWARD), facts.timeline.host
+        passes = facts.share_of(union_of(host.start[calls], host.end[calls]) - spans) * active
+        gains = [x + k * passes for x, k in zip(sampled, mode.of_backward, strict=True)]
+        return gains[0], gains[1], min(gains[2] + unseen_python(facts, gains[1]), 1.0)
     # all sampled time is saved, and of the other work at most the class figure
     low, expected, high = (
         max(min(share * times, share + cost * beside), cost * work * active)
@@ -105,9 +113,16 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
 
 def _mode_time(facts: Facts, *modes: Mode) -> Intervals:
     """When samples show code of these modes, where they are on."""
-    roles = [mode.frames for mode in modes if mode.frames and active_share(facts, mode)]
-    plays = facts.timeline.vocabulary.plays
-    return sampled_where(facts, lambda stack: any(plays(r, stack) for r in roles)) & facts.scope
+    active = [mode for mode in modes if mode.frames and active_share(facts, mode)]
+    timeline, plays = facts.timeline, facts.timeline.vocabulary.plays
+    roles = [mode.frames for mode in active if mode.frames]
+    spans = sampled_where(facts, lambda stack: any(plays(role, stack) for role in roles))
+    if any(mode.of_backward for mode in active):  # Python that ended at the operator asking for it
+        rows = np.flatnonzero(timeline.host.detail >= 0)
+        rows = rows[[timeline.details[i].after for i in timeline.host.detail[rows]]]
+        asked = sampled_where(facts, lambda x: plays(Role.FRAMEWORK_CODE, x.split(";")[0]), rows)
+        spans = spans | (asked & facts.time_of("python"))
+    return spans & facts.scope
 
 
 def debugging_time(facts: Facts) -> Intervals:

@@ -19,8 +19,10 @@ CAREFUL = 0.75
 """part of the loop's share of the backward pass that is saved at least: backward time per forward
 time was 1.55 to 2.24 in five loops of short operators (PyTorch 2.13, one core), so that dividing
 the pass by forward time errs by a fifth, and padding costs something"""
+SLOWEST = 3.0
+"""backward time per forward time of the rest of a model at most: a matrix product has two"""
 LEFT = 0.05
-"""part that stays when one call replaces hundreds"""
+"""part that stays when one call replaces hundreds, of a thousand nodes of a graph at most"""
 
 
 def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
@@ -30,10 +32,13 @@ def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
         return None
     host, rows = facts.timeline.host, facts.timeline.rows_of(Role.BACKWARD)
     passes = facts.share_of(union_of(host.start[rows], host.end[rows]))
+    saved, rest = passes * loop.part, share * (1.0 / loop.part - 1.0) if loop.part else 1.0
+    nodes = (facts.timeline.process.bursts.counted_s or (0, 0.0))[0]
+    stays = LEFT * min(1.0, 1e3 / max(nodes, 1)) if loop.part else LEFT
     gains = (
-        (1.0 - LEFT) * (least + CAREFUL * passes * loop.part),
-        (1.0 - LEFT) * (share + passes * loop.part),
-        min(1.0, most + passes * loop.part),
+        (1.0 - stays) * (least + max(CAREFUL * saved, min(saved, passes - SLOWEST * rest))),
+        (1.0 - stays) * (share + saved),
+        min(1.0, most + saved),
     )
     where = _places_of(loop)
     spot = f" ({(where[0].file or '').rpartition('/')[2]}:{where[0].line})" if where else ""

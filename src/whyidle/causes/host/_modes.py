@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.intervals import union_of
+from whyidle.analysis.lines.sampled_lines import sampled_where
 from whyidle.model.buckets import Bucket
+from whyidle.model.cause import LEAST_SHARE
 from whyidle.model.process_facts import Switches
 from whyidle.model.roles import Role
 
@@ -20,6 +25,7 @@ class Mode:
     costs: tuple[float, float, float]  # class figure: share of work and Python (low to high)
     frames: Role | None = None  # of the mode's own code in samples
     whole: tuple[float, float, float] = (1.0, 1.0, 1.0)  # total cost / time of these samples
+    of_backward: tuple[float, ...] = ()  # part of backward passes that it adds beside its samples
     variable: str = ""  # environment variable that switches it on for the whole run
     values: re.Pattern[str] = re.compile(".")  # of the variable that switch it on
     within: Bucket | None = None  # what it slows down, if not work and Python
@@ -33,10 +39,9 @@ ANOMALY = Mode(
     "gradient for NaN",
     (0.1, 0.4, 0.7),  # reports: 1.1 to 3 times slower
     Role.STACK_RECORDING,
-    # recording a call stack took 56 to 91 us per operator; the mode took 1.3, 1.35, 1.55, 1.8 and
-    # 1.8 times as much, as it also searches every gradient (perceptrons, a convolutional network,
-    # a transformer; PyTorch 2.13, CPU)
-    whole=(1.0, 1.55, 1.85),
+    # searches took 10, 14, 32, 43, 57 and 63 % of the backward pass (perceptrons, a convolutional
+    # network, an LSTM cell, a transformer; PyTorch 2.13, CPU)
+    of_backward=(0.1, 0.4, 0.65),
 )
 PROFILER = Mode(
     "torch_profiler",
@@ -147,20 +152,31 @@ SWITCHED = (MALLOC, DEVMODE, EXCHANGES, WAITS)
 """modes that a process reports on every kind of device"""
 EAGER = (EAGER_MODEL, EAGER_FUNCTIONS, UNCOMPILED)
 ALWAYS = (PROFILER, TRACER, HOOKED, ALLOCATIONS, ALLOCATION_STACKS, NARROW)
-"""modes that count only if they are on in all samples"""
+"""modes that count only if they are on all the time"""
 MODES = (ANOMALY, *ALWAYS, DETERMINISTIC, *EAGER, LEAKS, NANS, *SWITCHED)
+
+
+def _runs_late(facts: Facts, mode: Mode) -> bool:
+    """Whether a mode's own code still takes part of the last third of the steps in scope."""
+    plays, scope = facts.timeline.vocabulary.plays, facts.scope
+    if mode.frames is None or not len(scope):
+        return False
+    begin, end, role = scope.start[0], scope.end[-1], mode.frames
+    last = union_of(np.array([end - (end - begin) // 3]), np.array([end])) & scope
+    spans = sampled_where(facts, lambda stack: plays(role, stack)) & last
+    return spans.total >= LEAST_SHARE * last.total
 
 
 def active_share(facts: Facts, mode: Mode) -> float:
     """Share of the samples of the settings in which a mode is on. Profilers and tracers of the
-    training thread count only if they are on in all samples, since they are meant for a few
-    steps."""
+    training thread are meant for a few steps: they count if they are on in all samples, or
+    still take time at the end."""
     process = facts.timeline.process
     if mode.variable:
         return float(bool(mode.values.search(process.environment.get(mode.variable, ""))))
     if mode in ALWAYS:
-        samples = process.own.get("looks")
-        return float(bool(samples) and process.own.get(mode.id) == samples)
+        samples, on = process.own.get("looks"), process.own.get(mode.id)
+        return float(bool(samples and on) and (on == samples or _runs_late(facts, mode)))
     switches = process.switches or Switches()
     if samples := switches.seen.get("looks"):
         return min(switches.seen.get(mode.id, 0) / samples, 1.0)

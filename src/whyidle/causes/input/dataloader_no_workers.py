@@ -145,7 +145,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     )
     seen = _sampled_places(hot, samples, asking)
     table = describe_table(facts, calls, blocked)
-    removed = table.get("removed") or predict_without_work(own, alone)
+    removed = table.get("removed") or predict_without_work(facts, own, alone)
     making = _loading_places(facts, seen)
     lines = own.places if own else ()
     where = dict.fromkeys(place for place in (*lines[:3], *making, asking, *seen) if place)

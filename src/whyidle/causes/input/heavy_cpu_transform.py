@@ -7,7 +7,7 @@ import numpy as np
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import find_capacity, mostly_waits
-from whyidle.analysis.input.batch_waits import find_batch_waits, handoff_s
+from whyidle.analysis.input.batch_waits import BatchWaits, find_batch_waits, handoff_s
 from whyidle.analysis.input.decoding_libraries import (
     decoded_by_workers,
     decodes_media,
@@ -15,7 +15,7 @@ from whyidle.analysis.input.decoding_libraries import (
     stored_by_workers,
 )
 from whyidle.analysis.input.sample_work import SampleWork, work_inline, work_of_workers
-from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.hottest_function import HottestFunction, hot_function
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import (
@@ -104,10 +104,11 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         return _prove_by_workers(facts)
     outside = facts.time_of("preprocess") - find_eager_calls(facts).spans
     spent = facts.share_of(outside)
-    left = _unhidden_share(facts)
+    calls = find_batch_waits(facts, Role.BATCH_INLINE)
+    left = _unhidden_share(facts, calls)
     if max(spent, left) < LEAST_SHARE:
         return None
-    windows = _transform_windows(facts, spent, left)
+    windows = outside if spent >= left else union_of(calls.start, calls.end)
     hot, own = hot_function(facts, windows), work_inline(facts, windows)
     cost = [seconds / facts.step_s for seconds in handoff_s(facts, facts.step_count)]
     space = find_capacity(facts, spent, spent, (cost[0], cost[1]))
@@ -150,7 +151,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
             leading=predict_cached_prefix(facts, left) if left >= LEAST_SHARE else None,
             **describe_samples(own, alone),
         ),
-        removal=predict_without_work(own, alone),
+        removal=predict_without_work(facts, own, alone),
     )
 
 
@@ -203,22 +204,14 @@ def _has_transform_list(facts: Facts) -> bool:
     return any(loader.chained for loader in facts.timeline.loading.loaders)
 
 
-def _unhidden_share(facts: Facts) -> float:
+def _unhidden_share(facts: Facts, calls: BatchWaits) -> float:
     """Share of the step that a loader without workers would still cost with eight. A loader that
     mostly waits transforms little, and more than eight workers can wait at once."""
     if mostly_waits(facts):
         return 0.0
-    calls = find_batch_waits(facts, Role.BATCH_INLINE)
     blocked = float(calls.exposed.sum()) / facts.scope_s
     work = float(calls.durations_s.sum()) / facts.scope_s
     return min(unhidden_loading(work, 1.0 - blocked), blocked)
-
-
-def _transform_windows(facts: Facts, spent: float, left: float) -> Intervals:
-    if spent >= left:
-        return facts.time_of("preprocess") - find_eager_calls(facts).spans
-    calls = find_batch_waits(facts, Role.BATCH_INLINE)
-    return union_of(calls.start, calls.end)
 
 
 def _make_headline(

@@ -72,8 +72,8 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     PyTorch, "Compile Time Caching in torch.compile"; torch.profiler, ``schedule(wait, warmup)``.
     """
     setup = _setup_time(facts)
-    seconds, recorded = setup.total / 1e9, _share_of_recording(facts, setup)
-    share = facts.share_of(setup)
+    recorded = setup.total / max(int((facts.steps.end - facts.steps.start).sum()), 1)
+    seconds, share = setup.total / 1e9, facts.share_of(setup)
     if max(share, recorded if facts.slow_start else 0.0) < LEAST_SHARE:
         return None
     known = facts.share_of(setup & facts.time_of("compile"))
@@ -160,10 +160,6 @@ def _predict_cached(share: float, compiling: float) -> Predicted:
     return predict_removal(
         careful, max(hopeful, share), "P10: a start with the cache on disk", expected
     )
-
-
-def _share_of_recording(facts: Facts, spans: Intervals) -> float:
-    return spans.total / max(int((facts.steps.end - facts.steps.start).sum()), 1)
 
 
 def _setup_time(facts: Facts) -> Intervals:

@@ -201,13 +201,10 @@ def _narrowing_saving(facts: Facts, row: int) -> tuple[float, tuple[str, str]]:
     for kind, shape in zip(types, shapes, strict=False):
         if kind in SMALLER:
             return SMALLER[kind], (str(kind), json.dumps(shape))
-        if kind == "float" and _is_image(shape):
+        sizes = shape if kind == "float" and isinstance(shape, list) else []
+        if len(sizes) == 4 and sizes[1] in (1, 3, 4) and sizes[3] > 8:
             return IMAGE, ("float images", json.dumps(shape))
     return 0.0, ("", "")
-
-
-def _is_image(shape: object) -> bool:
-    return isinstance(shape, list) and len(shape) == 4 and shape[1] in (1, 3, 4) and shape[3] > 8
 
 
 def _decode_json(text: str) -> list[object]:
