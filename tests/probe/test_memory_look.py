@@ -1,6 +1,7 @@
 """A look at memory: what it finds in a small job, and that it leaves no trace in it."""
 
 import gc
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -109,6 +110,15 @@ def test_activations_belong_to_the_modules_that_keep_them(looked):
     assert kept["0.1"] == image + 2 * 8 * 4  # its input and the statistics of the batch
     assert kept["0.2"] == image  # its result
     assert kept["2.1"] == image  # the result of dropout
+
+
+@pytest.mark.parametrize(
+    ("length", "found"), [(12, (1, True)), (8, (2, False))], ids=["longer inputs", "the same"]
+)
+def test_inputs_of_other_lengths_are_no_other_batch(tmp_path, length, found):
+    batches = iter([torch.randn(6, 3, 8)] * 3 + [torch.randn(4, 3, length)])
+    look = record_step(tmp_path, nn.Conv1d(3, 5, 3), lambda: next(batches), lambda out: out.mean())
+    assert (len(look.replays), look.uneven) == found
 
 
 @pytest.mark.real_processes("libraries that other tests loaded change what this process allocates")
@@ -338,6 +348,43 @@ def test_activations_of_a_parameters_shape_are_not_taken_for_copies_of_it(tmp_pa
     assert MemoryPlan(look).peak_at(64)
     assert MemoryPlan(look).peak_at(128) is None
     assert "MB of the peak may grow with the batch or not" in look.why_no_batch
+
+
+def open_job(folder, steps, samples, world=None):
+    """A job whose growth is open after its look, at a batch of 32 of so many samples; what it says,
+    and whether it wants to go on."""
+    widths = (64, 32, 64, 32, 64)
+    layers = [nn.Sequential(nn.Linear(a, b), nn.Sigmoid()) for a, b in pairwise(widths)]
+    net = nn.Sequential(*layers)
+    loop, optimizer = standin.Loop(folder), torch.optim.SGD(net.parameters(), 1e-3)
+    loop.recorder.facts, loop.lead = {"rank": None, "world_size": world}, id(optimizer)
+    look = MemoryLook(loop)
+    loop.add_listener(look)
+    rows = iter(torch.utils.data.DataLoader(torch.randn(samples, 64), 32))
+    for _, x in zip(range(steps), rows, strict=False):
+        loop.notify("on_iterator", rows)
+        optimizer.zero_grad()
+        net(x).mean().backward()
+        optimizer.step()
+        loop.notify("on_step", optimizer)
+    look.stop_listening()
+    return read_document(Look, look.found), look.wants_longer
+
+
+@pytest.mark.parametrize(
+    ("samples", "world", "goes_on"),
+    [(5 * 32 + 16, None, True), (5 * 32, None, False), (5 * 32 + 31, None, False),
+     (5 * 32 + 16, "2", False)],
+    ids=["smaller", "none is smaller", "of about the same size", "other ranks do not wait"],
+)  # fmt: skip
+def test_a_job_goes_on_for_a_last_batch_that_tells_what_grows(tmp_path, samples, world, goes_on):
+    assert open_job(tmp_path, 4, samples, world)[1] is goes_on
+
+
+def test_the_last_batch_tells_what_grows(tmp_path):
+    look, goes_on = open_job(tmp_path, 6, 5 * 32 + 16)
+    assert not goes_on
+    assert MemoryPlan(look).peak_at(64)
 
 
 def test_a_workspace_without_samples_is_not_known_to_grow():

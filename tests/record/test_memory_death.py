@@ -101,7 +101,20 @@ def grown(*levels, **fields):
 def test_what_grew_with_each_step_is_told():
     text = grown((1, 1 << 30), (10, 2_000_000_000), (30, 2_400_000_000), steps=55)
     assert "20 MB more with each" in text
-    assert "losses with their graphs" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "what"),
+    [(352, 37, "images of about 128 rows"), (352, 300, "past steps"), (40, 37, "past steps")],
+    ids=["a batch 11 times as large", "growth over many steps", "a batch that would have fitted"],
+)
+def test_a_much_larger_batch_is_to_blame_and_not_what_a_heap_kept(told, rows, steps, what):
+    levels = [(1, 800_000_000), (10, 826_000_000), (30, 900_000_000)]
+    grown = [["images", [32, 3, 32, 32], [rows, 3, 32, 32]]]
+    notes = {"levels": levels, "steps": steps, "peak": 950_000_000, "capacity": 1_500_000_000}
+    notes |= {"grown": grown, "device": "cpu", "unused": None, "allocated": 1_190_000_000,
+              "requested": 92_000_000}  # fmt: skip
+    assert what in told(**notes).memory.death.change
 
 
 @pytest.mark.parametrize(("evaluating", "what"), [(False, "step 56 itself"), (True, "evaluation")])

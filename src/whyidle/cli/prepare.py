@@ -206,7 +206,7 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
         lines.append(f"stays online: {', '.join(survey.rest)}")
     lines.append(
         f"predicted: {size.value / 1e6:,.3g} MB ({size.low / 1e6:,.3g} to {size.high / 1e6:,.3g}); "
-        f"a sample {gain.value:.1f} times as fast ({gain.low:.1f} to {gain.high:.1f})"
+        f"a sample {gain.value:.3g} times as fast ({gain.low:.3g} to {gain.high:.3g})"
     )
     if job is not None:
         lines.append(f"predicted for the job by its last run: {job.predicted}")
@@ -237,8 +237,8 @@ def _print_result(
     advice = " Keep the dataset as it is." if faster.value < 1.0 else ""
     print(
         f"\n  {survey.samples:,} samples in {args.out}, checked; a sample is read "
-        f"{faster.value:.2g} times as fast as it is made ({faster.low:.2g} to {faster.high:.2g} in "
-        f"turns; predicted {survey.gain.value:.2g}).{advice}\n\n"
+        f"{faster.value:.3g} times as fast as it is made ({faster.low:.3g} to "
+        f"{faster.high:.3g} in turns; predicted {survey.gain.value:.3g}).{advice}\n\n"
         f"  Read them where {place} makes the dataset:\n\n"
         f"  - dataset = {name}()\n"
         f"  + import sys; sys.path.append({folder!r})\n"

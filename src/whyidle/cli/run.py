@@ -52,8 +52,6 @@ UNAPPLIED = "; the plan is not applied"
 LOOKS = ("profile", "memory", "model", "ranks")
 ALL = "all"
 """what ``--look`` means where no word follows"""
-STEPS_FOR = 4
-"""steps after which a job that was only asked whether it fits is ended: the third is recorded"""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +102,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=_parse_memory,
         help="with --look memory: report whether the job would fit on a device such as 24GB, "
         "h100, a100-40gb or rtx4090 (even if it runs on a CPU now), with which batch and on how "
-        f"many ranks; ends the job after {STEPS_FOR} steps unless --stop-after is given",
+        "many ranks; ends the job after 4 steps, or the smaller last batch of an epoch where its "
+        "peak is needed and within a minute, unless --stop-after is given",
     )
     add_option(group, "--plan", "; the report lists which ones took effect", type=Path)
     group.add_argument(
@@ -141,10 +140,9 @@ def _read_limits(args: argparse.Namespace) -> WatchLimits:
 
     looks = {look for look in LOOKS if {look, ALL} & set(args.look)}
     looks |= {"memory"} if args.memory_for else set()
-    stop_after = args.stop_after or (STEPS_FOR if args.memory_for else None)
     profile: Literal["auto", "off", "look"] = "look" if "profile" in looks else args.profile
     others = tuple(sorted(looks - {"profile"}))
-    return Limits(args.steps, stop_after, profile, others, args.memory_for)
+    return Limits(args.steps, args.stop_after, profile, others, args.memory_for)
 
 
 def _parse_seconds(text: str) -> float:

@@ -145,6 +145,8 @@ def _list_unknown(look: MemoryLook, phases: dict[Phase, float] | None) -> list[s
         unknown.append(f"this PyTorch reports no allocations of the device {look.device!r}")
     elif look.batch is None or (look.why_no_batch and len(look.passes()) < 2):
         unknown.append(f"other batches: {look.why_no_batch}")
+    if look.uneven:
+        unknown.append("other steps: inputs differ in length or size, and with them the peak")
     if look.reserved is None and look.device != "cpu":
         unknown.append("fragmentation: this device's allocator does not report reserved memory")
     return unknown

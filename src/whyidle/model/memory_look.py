@@ -39,6 +39,7 @@ class MemoryLook(Struct, frozen=True):
     device: str = ""
     batch: int | None = None  # samples of a micro-batch
     why_no_batch: str = ""
+    uneven: bool = False  # inputs differ in more than the number of samples
     parameters: int | None = None
     buffers: int | None = None
     gradients: int | None = None

@@ -3,6 +3,7 @@ change that would have fitted, as far as that is known."""
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 import msgspec
 
 from whyidle.analysis.memory.memory_plan import USABLE
+from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.documents.memory import MemoryAccount, MemoryDeath, MemoryOption, Part
 from whyidle.model.memory_look import DeathNotes
@@ -22,9 +24,8 @@ EXPANDABLE = (
     "unallocated, in pieces that are too small; it costs no time"
 )
 KEEP_LESS = (
-    "the same batch once tensors of past steps are released (a smaller one only fails later): "
-    "keep numbers (loss.item()) or detached results (output.detach()), and empty the lists that "
-    "hold them"
+    "the same batch once tensors of past steps, such as losses with their graphs, are released: "
+    "keep loss.item() or output.detach(), and empty the lists that hold them"
 )
 
 HOST_ERRORS: Final = ("MemoryError", "_ArrayMemoryError")
@@ -80,16 +81,10 @@ def _describe_death(notes: DeathNotes, looked: MemoryAccount | None) -> MemoryDe
     if rest:
         what = "workspace" if kept else "activations and workspace"
         parts.append(Part(owner=BESIDE if on_host else what, bytes=rest))
+    noted = ("error", "requested", "capacity", "allocated", "file", "line", "function", "module")
     return MemoryDeath(
-        error=notes.error,
-        requested=notes.requested,
-        capacity=notes.capacity,
-        allocated=notes.allocated,
+        **{name: getattr(notes, name) for name in noted},
         fragmentation=notes.unused,
-        file=notes.file,
-        line=notes.line,
-        function=notes.function,
-        module=notes.module,
         backward=bool(notes.backward),
         parts=sorted(parts, key=lambda part: -part.bytes),
         largest=[f"{n} {list(shape)} ({format_bytes(size)})" for n, shape, size in notes.largest],
@@ -113,10 +108,7 @@ def _describe_growth(notes: DeathNotes) -> str:
     sizes = f"{low / 1e9:.3g} GB after step {begin}, {high / 1e9:.3g} GB after step {end}"
     if _is_growing(notes):
         each = (high - low) / (end - begin) / 1e6
-        return (
-            f"what outlives a step: {sizes}, {each:.3g} MB more with each; tensors of past steps "
-            "are kept, such as losses with their graphs or collected outputs"
-        )
+        return f"what outlives a step: {sizes}, {each:.3g} MB more with each"
     what = "evaluation" if notes.evaluating else f"step {(notes.steps or end) + 1}"
     return (
         f"what outlives a step did not grow ({sizes}): {what} itself asked for more than the steps "
@@ -125,10 +117,26 @@ def _describe_growth(notes: DeathNotes) -> str:
 
 
 def _is_growing(notes: DeathNotes) -> bool:
-    """Whether what outlives a step grew from step to step."""
-    levels = [level for step, level in notes.levels if step >= WARM_STEPS]
-    rising = len(levels) > 1 and all(a <= b for a, b in pairwise(levels))
-    return rising and levels[-1] - levels[0] > max(LEAST_GROWTH, 0.02 * levels[0])
+    """Whether what outlives a step grew from step to step, and the last step is no more to blame: a
+    tensor so much larger than before would not have fitted without that growth either."""
+    warm = [row for row in notes.levels if row[0] >= WARM_STEPS]
+    if len(warm) < 2 or any(a[1] > b[1] for a, b in pairwise(warm)):
+        return False
+    (begin, low), (end, high) = warm[0], warm[-1]
+    if notes.grown and notes.peak and notes.capacity:
+        base, (_, then, now) = _base(notes), notes.grown[0]
+        grown = (high - low) / (end - begin) * ((notes.steps or end) - begin)
+        room, needed = notes.capacity - base, notes.peak - base
+        if grown < MOSTLY * room < MOSTLY * needed * math.prod(now) / max(math.prod(then), 1):
+            return False
+    return high - low > max(LEAST_GROWTH, 0.02 * low)
+
+
+def _base(notes: DeathNotes) -> int:
+    """What a step begins with; gradients that are not kept are given back by then."""
+    return min(level for _, level in notes.levels) - (
+        0 if notes.gradients else notes.parameters or 0
+    )
 
 
 def _find_batch(notes: DeathNotes) -> str:
@@ -138,8 +146,7 @@ def _find_batch(notes: DeathNotes) -> str:
     name, then, now = notes.grown[0]
     if not notes.levels or not notes.peak or not notes.capacity or then[1:] != now[1:]:
         return ""
-    base = min(level for _, level in notes.levels)
-    base -= 0 if notes.gradients else notes.parameters or 0  # given back as the step begins
+    base = _base(notes)
     asked = (notes.allocated or 0) + (notes.requested or 0) - base
     room = notes.capacity - base
     fits = int(USABLE * room * then[0] / max(notes.peak - base, 1))

@@ -284,4 +284,6 @@ def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:
     why = named.title if named else seen or STATES[verdict.state][1]
     place = f" ({words.format_place(named.where[0])})" if named and named.where else ""
     text = summarize_outcome(diagnosis) or f"{verdict.state.upper()}: {why}{place}"
+    if diagnosis.memory is not None and (death := diagnosis.memory.death) is not None:
+        text = f"FAILED: out of memory ({death.file}:{death.line})" if death.file else death.error
     return Section("", [Paragraph(text, tone="strong", rows=1), Commands(next_steps, brief=True)])

@@ -64,8 +64,9 @@ def verdict_parts(diagnosis: Diagnosis, *, brief: bool = False) -> list[Part]:
     badge = f"before: {state}" if diagnosis.detail.fixed is not None else state
     parts.append(Headline(diagnosis.verdict.headline, badge, state, accent=bound))
     parts += filter(None, [_first_fix(diagnosis, brief=brief), _stronger_fix(diagnosis)])
-    spoils = [Paragraph(text, "caution", "caution", rows=2) for text in diagnosis.coverage.spoils]
-    return [*parts, *spoils]
+    died = brief and diagnosis.memory is not None and diagnosis.memory.death is not None
+    spoils = [] if died else diagnosis.coverage.spoils  # one screen has no shares and times then
+    return [*parts, *(Paragraph(text, "caution", "caution", rows=2) for text in spoils)]
 
 
 def _first_fix(diagnosis: Diagnosis, *, brief: bool) -> Paragraph | None:

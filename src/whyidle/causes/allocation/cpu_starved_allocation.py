@@ -8,11 +8,12 @@ from whyidle.analysis.host.core_capacity import FULL, gain_on_cores, usable_core
 from whyidle.analysis.host.core_limits import find_core_limit
 from whyidle.analysis.host.cpu_affinity import kept_waiting
 from whyidle.analysis.host.telemetry_window import TelemetryWindow
-from whyidle.analysis.input.inline_loading import loading_alone
+from whyidle.analysis.input.batch_waits import find_batch_waits
 from whyidle.analysis.steps.forecast import from_gains, predict_removal
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import AllocationFacts
+from whyidle.model.roles import Role
 
 FEW = 2.0
 """cores per training process at which data preparation and training compete; GPU nodes have eight
@@ -85,12 +86,12 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     processes = max(facts.timeline.world_size or 1, 1)
     if cores is None or cores > FEW * processes:
         return None
-    inline = loading_alone(facts, waiting) if throttled < THROTTLED else None
-    lost = waiting if inline is None else inline.lacking
+    inline = _loading_alone(facts, waiting) if throttled < THROTTLED else None
+    lost = waiting if inline is None else inline[0]
     if max(lost, core_wait) < LEAST_SHARE:
         return None
     running = telemetry.mean_value("job_running") or 0.0
-    spinning = inline.beside * processes if inline else 0.0
+    spinning = inline[1] * processes if inline else 0.0
     full = used is not None and used - spinning >= FULL * cores
     crowded = running >= CROWDED * cores
     if not (full or throttled >= THROTTLED or (crowded and waiting >= LEAST_SHARE)):
@@ -185,3 +186,22 @@ def _core_evidence(cores: float, used: float | None, throttled: float) -> tuple[
         make_evidence("cores used by the job's processes", used or 0.0, None, source="/proc"),
         make_evidence("time throttled by the quota", throttled, "ratio", source="cpu.stat"),
     )
+
+
+def _loading_alone(facts: Facts, waited: float) -> tuple[float, float] | None:
+    """Return the share of the step in which the loading thread waits for a core, and meanwhile CPU
+    time of others, in cores (operator threads spin after work, OpenMP); None if the ``waited``
+    share has other reasons than loading on one thread."""
+    calls = find_batch_waits(facts, Role.BATCH_INLINE)
+    share = float(calls.exposed.sum()) / facts.scope_s
+    if facts.workers.count or not share or share < MOSTLY * waited:
+        return None
+    rows = facts.timeline.loading.batches
+    rows = rows[(rows["worker"] < 0) & (rows["cpu"] >= 0)]
+    took = float((rows["end"] - rows["start"]).sum())
+    if not took:
+        return 0.0, 0.0
+    lacking = min(1.0, float(rows["delay"].clip(0).sum()) / took)
+    others = float((rows["process_cpu"] - rows["cpu"]).clip(0).sum()) / took
+    during = float(calls.durations_s.sum()) / facts.scope_s
+    return share * lacking, min(1.0, during) * others

@@ -33,7 +33,6 @@ FleetState = Literal[
 FLEET_STATES: Final[tuple[FleetState, ...]] = get_args(FleetState)
 WASTE: Final[tuple[FleetState, ...]] = ("starved", "idle-held", "idle-reserved", "failed")
 GroupKey = Literal["user", "job", "cause", "partition", "node"]
-GROUP_KEYS: Final[tuple[GroupKey, ...]] = get_args(GroupKey)
 Confidence = Literal["high", "medium", "low"]
 HELD_BYTES: Final = 500 << 20
 """more memory in use than this is a process of a job; a driver with its contexts uses less"""

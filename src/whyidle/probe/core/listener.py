@@ -16,6 +16,8 @@ class Listener:
     """whether to call ``on_step`` after every step"""
     wants_detail = False
     """whether to call ``on_batch_request`` to ``on_backward_end``"""
+    wants_longer = False
+    """whether a job that runs for a look's sake should go on"""
 
     def on_batch_request(self) -> None:
         """The training thread requests a batch."""

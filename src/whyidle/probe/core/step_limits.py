@@ -3,7 +3,8 @@
 Only steps of the optimizer that steps first count, so that a job with several optimizers counts
 each step once. The job ends as by Ctrl-C: the process interrupts itself when that optimizer has
 stepped, so scripts that save on Ctrl-C save, and all ranks stop after the same step. If SIGINT is
-ignored, as in a job that a shell put into the background, SIGTERM is sent instead.
+ignored, as in a job that a shell put into the background, SIGTERM is sent instead. A job that runs
+for its look at memory alone (``run --for``) ends when that look has seen enough.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .listener import Listener
 
 KEPT = ("optimizer",)
 """hooks that stay, as the framework is iterating over them; they record nothing any more"""
+STEPS_FOR = 4
+"""steps of a job that runs for a look's sake, one of them after the look"""
 
 
 class StepLimits(Listener):
@@ -30,6 +33,7 @@ class StepLimits(Listener):
     def __init__(self, events: Events, steps: int | None, stop_after: int | None) -> None:
         self.events = events
         self.steps, self.stop_after = steps, stop_after
+        self.for_look = stop_after is None and "WHYIDLE_MEMORY_FOR" in os.environ
         self.first: int | None = None
         self.done = 0
         os.register_at_fork(after_in_child=self._reset_after_fork)
@@ -48,6 +52,9 @@ class StepLimits(Listener):
         self.done += 1
         recorder = self.events.recorder
         reached = self.done == self.stop_after
+        if self.for_look and self.done >= STEPS_FOR:
+            self.for_look = any(other.wants_longer for other in self.events.listeners)
+            reached = not self.for_look
         if self.done == self.steps:
             fault_containment.run_contained(recorder.folder, "ending to watch", self._stop_watching)
         if reached:
@@ -59,7 +66,7 @@ class StepLimits(Listener):
 
             def say_interrupted(kind: Any, error: Any, trace: Any) -> None:
                 if issubclass(kind, KeyboardInterrupt):  # asked for: its traceback tells nothing
-                    sys.stderr.write(f"whyidle: ended after step {self.stop_after}, as asked\n")
+                    sys.stderr.write(f"whyidle: ended after step {self.done}, as asked\n")
                 else:
                     hook(kind, error, trace)
 
@@ -70,7 +77,8 @@ class StepLimits(Listener):
     def _stop_watching(self) -> None:
         """Remove all hooks, write what is buffered, and end the recording."""
         events = self.events
-        kept = KEPT if self.stop_after is None else (*KEPT, self.listener)
+        ends = self.stop_after is not None or self.for_look
+        kept = (*KEPT, self.listener) if ends else KEPT
         for where in [name for name in reversed(events.undo) if name not in kept]:
             fault_containment.run_contained(events.recorder.folder, where, events.undo.pop(where))
         events.recorder.flush_records()
@@ -80,8 +88,9 @@ class StepLimits(Listener):
 def install_step_limits(events: Events) -> None:
     """Count steps if a limit is set."""
     steps, stop_after = _requested_limit("WHYIDLE_STEPS"), _requested_limit("WHYIDLE_STOP_AFTER")
-    if steps is not None or stop_after is not None:
-        events.add_listener(StepLimits(events, steps, stop_after))
+    limits = StepLimits(events, steps, stop_after)
+    if steps is not None or stop_after is not None or limits.for_look:
+        events.add_listener(limits)
 
 
 def _requested_limit(name: str) -> int | None:

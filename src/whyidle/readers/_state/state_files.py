@@ -3,6 +3,8 @@ NCCL's log. They are pickles, whose content tells which they are, JSON, or text.
 
 from __future__ import annotations
 
+import io
+import pickle
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -26,9 +28,31 @@ from whyidle.readers._files.file_identification import HEAD_BYTES, head_of
 from whyidle.readers._state.gpu_log import is_gpu_log, read_gpu_log
 from whyidle.readers._state.memory_snapshot import read_snapshot
 from whyidle.readers._state.nccl_log import MARK, read_transports
-from whyidle.readers._state.safe_pickle import FAULTS as PICKLE_FAULTS
-from whyidle.readers._state.safe_pickle import read_plain_pickle
 from whyidle.readers._state.stack_places import find_place, to_count
+
+PICKLE_FAULTS: tuple[type[Exception], ...] = (
+    *(pickle.UnpicklingError, EOFError, AttributeError, IndexError, KeyError, MemoryError),
+    *(TypeError, ValueError, OverflowError, RecursionError, ImportError, NotImplementedError),
+)
+"""what the unpickler raises for bytes that are no pickle of plain data"""
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(
+            f"it holds an object of {module}.{name}, which is not plain data"
+        )
+
+
+def read_plain_pickle(data: bytes) -> Any:
+    """Read a pickle of dictionaries, lists, texts and numbers; all else is refused, so that reading
+    a file never runs code that stands in it.
+
+    Raises:
+        PICKLE_FAULTS: it is damaged, or holds other objects.
+    """
+    return _PlainUnpickler(io.BytesIO(data)).load()
+
 
 _LAST_NUMBER = re.compile(r"(\d{1,6})(?:\.\w+)*$")
 _STATES = ("scheduled", "started", "completed")

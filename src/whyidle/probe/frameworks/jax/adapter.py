@@ -13,14 +13,17 @@ from ...core import adapter, fault_containment
 from ...core.events import Events
 from ...core.frameworks import BACKWARD
 from ...core.host_reads import HOOK, HostReads
+from ...core.import_hooks import call_after_import
 from ...core.op_profiler import NoProfiler, OpProfiler
 from ...core.own_files import FOLDER
+from ...core.recorder import ANNOTATION
+from ...core.span_hooks import record_calls
 from ...core.trial_state import TrialState
 from ...core.wrapped_functions import set_attribute
 from ...wire import ProcessFacts
 from ..keras_datasets import PyDatasets
 from ..keras_hooks import after_import, install_backend_hooks
-from . import compilation, compiled_calls, gradients, profiler, saves
+from . import compilation, compiled_calls, gradients, profiler
 from .compiled_calls import CompiledCalls
 from .process_facts import FactsReader
 from .trial_state import StepState
@@ -28,6 +31,33 @@ from .trial_state import StepState
 VALUE, WAIT = "ArrayImpl._value", "jax.block_until_ready"
 LOGS = ("keras.src.utils.python_utils", "pythonify_logs")
 """Keras reads the numbers of a step for its callbacks; on a CPU past ``ArrayImpl._value``"""
+SAVES = (
+    ("numpy", "savez", ""),
+    ("numpy", "savez_compressed", ""),
+    ("pickle", "dump", ""),
+    ("flax.serialization", "to_bytes", ""),
+    ("orbax.checkpoint._src.checkpointers.checkpointer", "Checkpointer", "save"),
+    ("orbax.checkpoint.checkpoint_manager", "CheckpointManager", "save"),
+)
+"""how jobs save parameters: module, function or class, method"""
+
+
+def install_save_hooks(events: Events) -> None:
+    """Record saves from now on, with modules that the job imports later."""
+    for module, name, method in SAVES:
+        where = f"{module}.{name}"
+        watch = functools.partial(_watch_save, events, name, method)
+        attach = functools.partial(events.run_contained, "saves", watch)
+        events.undo[where] = call_after_import(module, name, attach)
+
+
+def _watch_save(events: Events, name: str, method: str, module: Any) -> None:
+    owner, attribute = (getattr(module, name), method) if method else (module, name)
+    where = f"{module.__name__}.{name}"
+    label = ".".join(filter(None, (module.__name__.partition(".")[0], name, method)))
+    events.patch_function(
+        where, owner, attribute, record_calls(events, wire.CHECKPOINT, label, ANNOTATION, where)
+    )
 
 
 def install_read_hooks(events: Events, jax: Any, calls: CompiledCalls) -> None:
@@ -82,7 +112,7 @@ class Adapter(adapter.Adapter):
         gradients.install_gradient_hooks(events, jax, calls)
         events.run_contained("reads", install_read_hooks, events, jax, calls)
         events.run_contained("compilation", compilation.install_compile_hooks, events, jax, calls)
-        events.run_contained("saves", saves.install_save_hooks, events)
+        events.run_contained("saves", install_save_hooks, events)
         events.run_contained("keras", install_backend_hooks, events, "jax")
         events.run_contained("keras", PyDatasets, events, "jax")
         self._facts = FactsReader(events, calls)

@@ -21,9 +21,8 @@ def find_batch_size(
     size, or that of the script's command, decides where a tensor has that many rows or columns, or
     the rows that all tensors share. Those of graphs and packed tokens disagree: nothing is known.
     """
-    lists = [len(a) for a in args if isinstance(a, (list, tuple)) and a and _is_list(a)]
-    if lists and not any(hasattr(value, "untyped_storage") for value in args):
-        return lists[0], ""
+    if lists := find_lists(args):
+        return len(lists[0]), ""
     shapes = [tuple(tensor.shape) for tensor in find_tensors(args) if tensor.dim()]
     if not shapes:
         return None, NO_TENSOR
@@ -45,5 +44,9 @@ def find_batch_size(
     return None, why
 
 
-def _is_list(value: Any) -> bool:
-    return all(hasattr(part, "untyped_storage") and part.dim() > 1 for part in value)
+def find_lists(args: Any) -> list[Any]:
+    """The lists with a sample in each tensor; none where a tensor is beside them."""
+    lists = [a for a in args if isinstance(a, (list, tuple)) and a]
+    if any(hasattr(value, "untyped_storage") for value in args):
+        return []
+    return [a for a in lists if all(hasattr(p, "untyped_storage") and p.dim() > 1 for p in a)]

@@ -23,15 +23,16 @@ from ....core.thread_stacks import read_variables
 from .. import accelerator
 from ..activation_owners import ModuleWatch, address_of, is_whole, watch_modules
 from ..allocation_profiler import MemoryProfiler, read_allocations
-from ..batch_size import find_batch_size
+from ..batch_size import find_batch_size, find_lists
 from .batch_growth import BatchGrowth, peak_of_twice
 from .step_tape import NotReplayableError, find_tensors
 
 LOOK = "memory"
 FIRST = 2
 """steps before the look: the first one makes the optimizer's state and fills caches"""
-LOOKS, LOOKED = 2, 2_000
-"""steps that are recorded, of different sizes, and those after which none is waited for"""
+LOOKED, WAITED_S = 2_000, 60.0
+"""steps after which no batch of another size is waited for, and the longest epoch for whose last
+one a job goes on that was to end"""
 APART, UNSURE = 0.8, 0.05
 """largest ratio of two sizes through which a line is drawn; share of a peak that may be wrong"""
 
@@ -59,6 +60,14 @@ class MemoryLook(Listener):
         """whether a model was called in this step"""
         self.loader_size: int | None = None
         """samples of a batch of the loader that was opened last"""
+        self.epoch = self.last_size = 0
+        """its batches, and samples of the last one; 0: not known"""
+        self.stepped_s, self.pace_s = 0.0, float("inf")
+        """when the last step ended, and the shortest step"""
+        self.shapes: set[int] | None = None
+        """numbers in the recorded step's inputs, for each sample"""
+        self.uneven = False
+        """whether those of a batch, or of several, differ"""
         self.recorded: dict[int, dict[str, Any]] = {}
         """size of the batch -> what was recorded of a step"""
         self.found: dict[str, Any] = {"state": "no optimizer of PyTorch has made a step"}
@@ -80,8 +89,13 @@ class MemoryLook(Listener):
 
     def on_iterator(self, iterator: Any) -> None:
         """A loader is iterated."""
-        size = getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
+        sampler: Any = getattr(iterator, "_index_sampler", None)
+        size = getattr(sampler, "batch_size", None)
         self.loader_size = size if isinstance(size, int) and size > 0 else None
+        self.epoch = self.last_size = 0
+        with suppress(TypeError, AttributeError, NotImplementedError):  # without a length
+            if self.loader_size and not sampler.drop_last:
+                self.epoch, self.last_size = len(sampler), len(sampler.sampler) % self.loader_size
 
     def on_step(self, optimizer: Any) -> None:
         """Read what was recorded of the step; from the second step on, wait for the next one."""
@@ -89,6 +103,8 @@ class MemoryLook(Listener):
             return
         self.steps += 1
         self.called = False
+        now_s = time.perf_counter()
+        self.pace_s, self.stepped_s = min(self.pace_s, now_s - self.stepped_s), now_s
         rank = self.events.recorder.facts.get("rank") or os.environ.get("RANK") or "0"
         if str(rank) != "0":
             self._decline("another rank is measured instead")
@@ -101,9 +117,20 @@ class MemoryLook(Listener):
             self.found["state"] = "the job ended before its second step"
         elif not self.recorded:
             self.found["state"] = "no call of a model that computes gradients was seen"
+        self.found["uneven"] = self.uneven
         self._publish()
-        if self.steps > LOOKED or len(self.recorded) >= LOOKS or not self.wants_steps:
+        if self.steps > LOOKED or len(self.recorded) > 1 or not self.wants_steps:
             self.stop_listening()
+        self.wants_longer = self._awaits_last()
+
+    def _awaits_last(self) -> bool:
+        """Whether the last batch of an epoch would tell what grows; the job has no other ranks,
+        which would not wait."""
+        if not self.wants_steps or str(self.events.recorder.facts.get("world_size") or 1) != "1":
+            return False
+        open_sizes = [size for size, one in self.recorded.items() if not one["grows"]]
+        apart = bool(open_sizes) and 0 < self.last_size <= APART * open_sizes[0]
+        return apart and self.epoch * self.pace_s <= WAITED_S
 
     def _arm(self, optimizer: Any) -> None:
         from torch.nn.modules import module
@@ -147,12 +174,17 @@ class MemoryLook(Listener):
         time_first = any(getattr(m, "batch_first", True) is False for m in model.modules())
         sized = find_batch_size(args, self.loader_size, time_first=time_first)
         size = sized[0] or 0
+        lists = find_lists(args)
+        sizes = [(t.numel(), size in t.shape and not lists) for t in find_tensors(lists or args)]
+        shapes = {number // size if batched else number for number, batched in sizes}
+        self.uneven |= self.shapes not in (None, shapes) or len(shapes) > 1 <= len(lists)
         apart = any(min(size, n) <= APART * max(size, n) for n in self.recorded)
+        apart &= shapes == self.shapes  # else the line would mix samples and their lengths
         if torch.autograd._profiler_enabled() or (self.recorded and not (size and apart)):
             return
         if why_not := _explain_unfit(torch, model):
             raise NotReplayableError(why_not)
-        self.step = RecordedStep(torch, optimizer, model, args, sized)
+        self.step, self.shapes = RecordedStep(torch, optimizer, model, args, sized), shapes
 
     def _decline(self, why: str) -> None:
         if not self.recorded:
@@ -176,7 +208,7 @@ class MemoryLook(Listener):
             self.found = {**found, "state": "measured", "windows": [(step.began, clock_ns())]}
         else:
             self.found["windows"].append((begin, clock_ns()))
-        self.found["replays"] = [one for one in self.recorded.values() if one is not None]
+        self.found["replays"] = list(self.recorded.values())
 
 
 class RecordedStep:
@@ -334,7 +366,6 @@ class RecordedStep:
                 "grows": grows if self.size else [],
                 "saved": [own for own in self.watch.kept if own[0] not in self.sliced],
                 "outputs": self.watch.outputs,
-                "autocast": None,
             },
         }
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from watched_run import add_facts
-from whyidle.diagnosis.concurrent_processes import note_concurrent
 from whyidle.model.process_facts import Neighbours
 from whyidle.model.timeline import DeviceInfo
+from whyidle.record.recording_diagnosis import note_concurrent
 from whyidle.testing.builder import Builder, ms
 
 
