@@ -4,11 +4,11 @@ import pytest
 
 import codebase
 
-MOST_LINES = 111_459
+MOST_LINES = 109_300
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
-MOST_THRESHOLDS = 890
-MOST_SMALL = 46
-LARGEST_FOLDER = 36
+MOST_THRESHOLDS = 833
+MOST_SMALL = 39
+LARGEST_FOLDER = 35
 """these, too"""
 MOST_ONE_WORD_NAMES = 0.45
 

@@ -101,8 +101,8 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
     if mode.of_backward and len(spans):
         calls, host = facts.timeline.rows_of(Role.BACKWARD), facts.timeline.host
         passes = facts.share_of(union_of(host.start[calls], host.end[calls]) - spans) * active
-        gains = [x + k * passes for x, k in zip(sampled, mode.of_backward, strict=True)]
-        return gains[0], gains[1], min(gains[2] + unseen_python(facts, gains[1]), 1.0)
+        costs = [x + k * passes for x, k in zip(sampled, mode.of_backward, strict=True)]
+        return costs[0], costs[1], min(costs[2] + unseen_python(facts, costs[1]), 1.0)
     # all sampled time is saved, and of the other work at most the class figure
     low, expected, high = (
         max(min(share * times, share + cost * beside), cost * work * active)
