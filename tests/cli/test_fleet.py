@@ -42,6 +42,15 @@ def test_the_report_on_a_terminal(files: list[str], capsys: pytest.CaptureFixtur
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_hours_without_telemetry_do_not_read_as_well_used(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+):
+    meter = files.index("--meter")
+    assert main(["fleet", "report", *files[:meter], *files[meter + 2 :]]) == 0
+    text = capsys.readouterr().out
+    assert "8.00 GPU-hours allocated; how they were used is unknown" in text
+
+
 def test_the_document_keeps_its_schema(files: list[str], capsys: pytest.CaptureFixture[str]):
     assert main(["fleet", "report", *files, "--json", "-"]) == 0
     document = json.loads(capsys.readouterr().out)

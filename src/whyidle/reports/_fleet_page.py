@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from whyidle.model.cause import LEAST_SHARE
 from whyidle.model.documents.fleet import (
     FLEET_STATES,
     Account,
@@ -54,15 +55,26 @@ _MOST_GROUPS: Final = 40
 _MOST_JOBS: Final = 20
 
 
+def _describe_waste(hours: Mapping[str, float]) -> str:
+    """The wasted share, and the unknown one, which must not read as none."""
+    if not hours["allocated"]:
+        return ""
+    wasted, unknown = (hours[kind] / hours["allocated"] for kind in ("wasted", "unknown"))
+    if unknown > 1.0 - LEAST_SHARE:
+        return "; how they were used is unknown"
+    return f", {format_percent(wasted)} wasted" + (
+        f", {format_percent(unknown)} unknown" if unknown >= LEAST_SHARE else ""
+    )
+
+
 def report_parts(report: FleetReport) -> list[Part]:
     """The totals, the advice, who wasted what, and what it rests on. A terminal shows the groups
     that were asked for, the page all."""
     hours = report.total.gpu_hours
-    share = format_percent(hours["wasted"] / hours["allocated"]) if hours["allocated"] else "0 %"
     span = f"{report.since[:16]} to {report.until[:16]} UTC, {report.job_count:,} jobs"
     advice = [_advice_line(one) for one in report.advice]
     return [
-        Headline(f"{format_hours(hours['allocated'])} GPU-hours allocated, {share} wasted"),
+        Headline(f"{format_hours(hours['allocated'])} GPU-hours allocated{_describe_waste(hours)}"),
         Paragraph(span, tone="dim"),
         *([Paragraph(money)] if (money := describe_money(report)) else ()),
         Picture(lambda: draw_account(report.total)),

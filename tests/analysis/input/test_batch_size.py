@@ -172,3 +172,16 @@ def test_larger_batches_of_an_evaluation_before_training_are_none_of_the_through
 
 def test_no_loader_no_throughput():
     assert samples_per_s(fed()) is None
+
+
+@pytest.mark.parametrize(("wait_us", "limited"), [(30, False), (400, True)])
+def test_workers_limit_a_larger_batch_only_if_they_are_waited_for(wait_us, limited):
+    """Taking a batch that is ready takes 50 us, too."""
+    job = Builder(device="NVIDIA A100-SXM4-80GB")
+    for _ in range(4):
+        with job.step():
+            job.loader(us(wait_us), workers=2)
+            for _ in range(100):
+                job.op("aten::add", kernels=[(ADD, us(2))], host=us(8))
+    found = bound_larger_batch(Facts(job.timeline()), 4.0)
+    assert (found.step_s >= 4.0 * found.now_s) == limited

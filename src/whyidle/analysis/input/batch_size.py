@@ -17,7 +17,7 @@ from whyidle.analysis.arrays import F64, Mask
 from whyidle.analysis.device.device_peaks import DevicePeaks
 from whyidle.analysis.device.flops import shapes_of
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.input.batch_waits import find_batch_waits
+from whyidle.analysis.input.batch_waits import HANDOFF_S, find_batch_waits
 from whyidle.analysis.integer_codes import is_among, used_codes
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.steps.step_replay import combine_changes
@@ -95,13 +95,16 @@ def _feed_batch(
     """The step (best, likely, worst) if its batch is loaded and copied, too: what holds up the step
     now grows with the batch, and workers make as many samples per second as now."""
     more = max(times - 1.0, 0.0) * now_s
-    exposed = more * (facts.bucket_share("input") + facts.bucket_share("transfer"))
+    loaded = facts.bucket_share("input")
+    exposed = more * (loaded + facts.bucket_share("transfer"))
     workers = facts.workers
     made = 0.0
     if workers.is_known:
         made = times * workers.per_step * workers.uncontended_batch_time / workers.count
-    elif len(facts.rows_of(Role.BATCH_FROM_WORKERS)) and facts.bucket_share("input") > LEAST_SHARE:
-        made = times * now_s  # they are waited for already
+    elif loaded > max(LEAST_SHARE, HANDOFF_S / now_s) and len(
+        facts.rows_of(Role.BATCH_FROM_WORKERS)
+    ):
+        made = times * now_s  # they are waited for, longer than a ready batch is
     best, likely, worst = (max(each + exposed, made) for each in seconds)
     return LargerBatch(
         times, likely, best, worst + more * facts.bucket_share("communication"), now_s
