@@ -42,7 +42,7 @@ def memory_section(diagnosis: Diagnosis, most: int | None = None) -> Section | N
     parts: list[Part] = [Paragraph(describe_peak(account), tone="strong")]
     if most is not None:
         facts = [(label, Span(text)) for label, text in _list_answers(account) if text]
-        return Section("Memory", [*parts, Facts(facts)], "memory")
+        return Section("Memory", [*parts, Facts(facts[:most])], "memory")
     parts.append(_owners(account))
     if account.modules:
         rows = [_module_cells(row) for row in account.modules]

@@ -76,16 +76,20 @@ COLUMNS: Final = (
 
 
 def model_section(diagnosis: Diagnosis, most: int | None = None) -> Section | None:
-    """Where the model's time goes, and what other layers would bring; None without a look at it."""
+    """Where the model's time goes, and what other layers would bring; None without a look at it.
+    ``most``: rows of each list on one screen, which has no notes."""
     model = diagnosis.architecture
     if model is None:
         return None
     parts: list[Part] = [Paragraph(describe_model(model), tone="strong")]
     if model.layers:
         parts.append(Table(COLUMNS, [layer_cells(row) for row in model.layers[:most]]))
-    rows: list[tuple[str, Line]] = [("measured", describe_swap(swap)) for swap in model.swaps]
-    rows += [("not known", text) for text in model.unknown]
-    return Section("Model", [*parts, Facts(rows), Items(model.notes)], "model")
+    rows: list[tuple[str, Line]] = [
+        ("measured", describe_swap(swap)) for swap in model.swaps[:most]
+    ]
+    rows += [("not known", text) for text in model.unknown[:most]]
+    notes = [] if most is not None else model.notes
+    return Section("Model", [*parts, Facts(rows), Items(notes)], "model")
 
 
 def describe_model(model: Architecture) -> str:
@@ -132,6 +136,8 @@ NOTES = 2
 """notes on one screen"""
 STEP_ROWS = 5
 """lines of the step on one screen"""
+LOOK_ROWS = 1
+"""the same of each list where every look was asked for"""
 
 
 def report_parts(diagnosis: Diagnosis) -> list[Part]:
@@ -182,12 +188,14 @@ def screen_parts(
         return [part for part in (*top, *_notes(diagnosis, most), *steps) if part is not None]
     account, died = diagnosis.memory, death_section(diagnosis) is not None
     if account is not None and account.peak and not died:  # it was asked for
-        verdict = [*top[1:], _bars(diagnosis)] if account.usable is None else []
-        model = model_section(diagnosis, most)
-        findings = _findings(diagnosis, most) if model else None  # every look was asked for
-        rest = [*verdict, findings, model, _recap(diagnosis, next_steps)]
-        parts = [top[0], memory_section(diagnosis, most), *rest]
-        return [part for part in parts if part is not None]
+        model, memory = model_section(diagnosis, LOOK_ROWS), memory_section(diagnosis, most)
+        if model:  # every look was asked for
+            memory = memory_section(diagnosis, LOOK_ROWS)
+            parts = [*top, _bars(diagnosis), _findings(diagnosis, LOOK_ROWS), memory, model]
+        else:
+            verdict = [*top[1:], _bars(diagnosis)] if account.usable is None else []
+            parts = [top[0], memory, *verdict]
+        return [part for part in (*parts, _recap(diagnosis, next_steps)) if part is not None]
     parts = [
         *top,
         None if died else _bars(diagnosis),
