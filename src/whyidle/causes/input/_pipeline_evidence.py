@@ -1,4 +1,4 @@
-"""What the causes in pipelines of tf.data share: the gain of handling more elements at a time."""
+"""Shared by the tf.data causes: the gain of parallel calls and of whole batches."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from whyidle.model.diagnosis import Evidence, Place, Predicted
 from whyidle.model.proof_facts import InputFacts
 
 MOST_CALLS = 16
-"""calls at a time for code that mostly waits. Waiting takes no core; beyond a batch's elements more
-calls gain nothing, and each holds a sample in memory"""
+"""most parallel calls of code that mostly waits, which takes no core. Each call holds a sample in
+memory, and more calls than a batch has elements gain nothing"""
 
 
 LEFT = (1.25, 0.75, 0.45)
-"""step without its wait for batches when these are made whole, relative to now (careful, expected,
-hopeful). Meanwhile threads of the pipeline take its cores and the interpreter's lock: four small
-networks computed in 0.3 to 1 of the time (TensorFlow 2.21, two busy cores)"""
+"""step with whole batches, relative to its present work (low, expected, high gain). The pipeline's
+threads no longer take its cores and the interpreter's lock: four small networks computed in 0.3 to
+1 of the time (TensorFlow 2.21, two busy cores)"""
 
 
 def prove_whole_batches(
@@ -39,8 +39,8 @@ def prove_whole_batches(
     where: Sequence[Place],
     pipeline: str,
 ) -> Proof:
-    """Prove that a pipeline handles elements one by one that could be whole batches. ``kept_s`` is
-    what making a batch takes all the same: before the step, beside it, or not at all."""
+    """Prove that a pipeline handles single elements instead of whole batches. ``kept_s`` is the
+    time that making a batch still takes: before the step, during the step, or none."""
     slow, usual, quick = ((1.0 - blocked) * left for left in LEFT)
     kept = kept_s / facts.step_s
     gains = (max(0.0, 1.0 - slow - kept), 1.0 - max(usual, kept), 1.0 - quick)
@@ -57,8 +57,8 @@ def prove_whole_batches(
 
 
 def choose_calls(facts: Facts, slow: SlowStage) -> int:
-    """Return how many elements a stage should handle at a time; of an ``interleave``, at most the
-    sources that it cycles through, which stay as they are for the order."""
+    """Return how many elements a stage should handle at a time. For an ``interleave``, the number
+    of its sources is the limit, which keeps the order."""
     if slow.is_interleave and slow.is_serial and slow.node.parallelism:
         return max(1, min(MOST_CALLS, int(slow.node.parallelism)))
     if slow.waits:
@@ -67,9 +67,9 @@ def choose_calls(facts: Facts, slow: SlowStage) -> int:
 
 
 def predict_calls(facts: Facts, slow: SlowStage, calls: int, blocked: float) -> Predicted:
-    """Predict the step if the stage handles ``calls`` elements at a time. Work needs a core for
-    each, and careful gets one besides that of the step; what waits needs none. Of Python that
-    waits, the rest holds the interpreter's lock: one call after the other."""
+    """Predict the step if the stage handles ``calls`` elements at a time. Calls that compute need
+    one core each; the lower bound has a single core besides that of the step. Calls that wait need
+    no core, but their Python needs the interpreter's lock."""
     work = slow.batch_s / facts.step_s
     fewest = max(1, calls // 2) if slow.waits else 1
     locked = max(0.0, pipeline_work(facts) or 0.0) if slow.is_python else 0.0
@@ -90,7 +90,7 @@ def pipeline_places(facts: Facts, slow: SlowStage) -> tuple[Place, ...]:
 
 
 def is_repeated(slow: SlowStage) -> bool:
-    """Whether a stage makes the same of the same elements in the same order, in several epochs."""
+    """Whether a stage repeats the same work on the same elements, in order, in several epochs."""
     stages = slow.pipeline.stages
     if slow.stage is None or count_epochs(slow.pipeline) < 2:
         return False

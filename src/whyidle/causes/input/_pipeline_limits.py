@@ -1,5 +1,5 @@
-"""Pipelines of tf.data that more calls at a time do not make faster: their work needs cores or the
-interpreter's lock, or what they wait for answers no sooner."""
+"""tf.data pipelines that more parallel calls do not make faster: they lack cores or the
+interpreter's lock, or the storage limits them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 
 CHEAPER = (1 / 3, 1 / 2)
-"""part of the work that cheaper operations save (careful, expected), as for loaders"""
+"""part of the work that cheaper operators save (lower bound, expected), as for loaders"""
 LOCAL = (0.5, 0.9)
-"""part of the waiting that a local copy removes (careful, expected)"""
+"""part of the wait that a local copy removes (lower bound, expected)"""
 
 
 def prove_pipeline_work(facts: Facts) -> Proof | None:
-    """Prove that steps wait for a stage that works on as many cores as it can use."""
+    """Prove that steps wait for a stage that already uses all the cores that it can."""
     slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
     if slow is None or not slow.is_map or slow.waits is not False or blocked < LEAST_SHARE:
         return None
@@ -54,7 +54,7 @@ def prove_pipeline_work(facts: Facts) -> Proof | None:
 
 
 def prove_pipeline_wait(facts: Facts) -> Proof | None:
-    """Prove that steps wait for a stage whose calls wait, as many at a time as are useful."""
+    """Prove that steps wait for a stage whose calls wait, although enough of them run at a time."""
     slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
     if slow is None or not slow.is_map or not slow.waits or blocked < LEAST_SHARE:
         return None

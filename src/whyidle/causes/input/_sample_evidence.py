@@ -1,4 +1,4 @@
-"""Evidence and predictions about what the job's own code does to samples."""
+"""Evidence and predictions for the job's own code that processes samples."""
 
 from __future__ import annotations
 
@@ -17,24 +17,22 @@ from whyidle.model.number_text import format_part
 from whyidle.model.roles import Role
 
 LEAST = 0.3
-"""share of the loading at a line from which a headline names it"""
+"""least share of the loading at a line that a headline names"""
 LEFT = (0.2, 0.05, 0.0)
-"""part of work in Python loops, or of one row or text at a time, that remains if it is done for
-whole arrays or once before training: careful, expected, hopeful. An interpreted operation takes
-some 50 ns, an element of a NumPy or PyTorch operation 1 to 5 ns, and the batch still has to be put
-together"""
+"""part of the work in Python loops, or on single rows or texts, that remains if whole arrays are
+processed, or if it is done before training (low, expected, high gain). An interpreted operation
+takes some 50 ns, an array element 1 to 5 ns, and batches must still be collated"""
 
 INDEX_S = (15e-6, 0.4e-6, 0.25e-9)
-"""seconds that a batch takes of a table by one index: at all, per row and per byte. Batches of 8 to
-1,024 rows of 100 to 12,000 bytes took 19 to 400 us (PyTorch 2.13, one virtual core)"""
+"""seconds to index a batch of a table: fixed, per row and per byte. Batches of 8 to 1,024 rows of
+100 to 12,000 bytes took 19 to 400 us (PyTorch 2.13, one virtual core)"""
 ROW_S = (20e-6, 1e-9)
-"""seconds of a prepared sample at most, at all and per byte: 40 to 80,000 bytes took 4 to 64 us"""
+"""most seconds to load a prepared sample, fixed and per byte: 40 to 80,000 bytes took 4 to 64 us"""
 
 CONVERSION = {"objects": (0.5, 0.85, 0.95), "rows": (0.0, 0.4, 0.75), "single": (0.5, 0.9, 0.97)}
-"""part of the time in conversions of ``datasets`` that arrays of whole batches save: careful,
-expected, hopeful. Measured for 32 rows of 512 numbers: 7 to 10 times as fast as Python objects, 1
-to 4 times as fast as the rows of a DataLoader, 20 to 30 times as fast as rows asked for one by
-one"""
+"""part of the conversion time in ``datasets`` that arrays of whole batches save: lower bound,
+expected, upper bound. For 32 rows of 512 numbers, arrays were 7 to 10 times as fast as Python
+objects, 1 to 4 times as fast as rows in a DataLoader, 20 to 30 times as fast as single rows"""
 
 
 def describe_conversion(conversion: str, share: float) -> dict[str, Any]:
@@ -48,9 +46,9 @@ def describe_conversion(conversion: str, share: float) -> dict[str, Any]:
 
 
 def describe_table(facts: Facts, calls: BatchWaits, blocked: float) -> dict[str, Any]:
-    """Return the fields of ``InputFacts`` about a loader in this process that takes rows of tensors
-    one by one, where one index takes a batch; ``blocked`` is what it holds up of the step. Rows are
-    objects for the collector: what collects meanwhile is part of it."""
+    """Return the fields of ``InputFacts`` for a loader in this process that takes rows of tensors
+    one by one, where one index could take a batch. ``blocked`` is its share of the step. This
+    includes garbage collection of the row objects."""
     plays, loading = facts.timeline.vocabulary.plays, facts.timeline.loading
     loaders = [loader for loader in loading.loaders if not loader.workers]
     tables = [plays(Role.TABLE_CODE, f"{loader.making};{loader.collating}") for loader in loaders]
@@ -70,8 +68,7 @@ def describe_table(facts: Facts, calls: BatchWaits, blocked: float) -> dict[str,
 
 
 def describe_work(work: SampleWork | None, time: str = "it") -> str:
-    """Return the costliest line and its share of the loading, to end a headline with; ``time`` is
-    what it is a share of, in words."""
+    """Return the costliest line and its share of ``time``, for the end of a headline."""
     if work is None or work.lines[0][1] < LEAST:
         return ""
     part = format_part(work.lines[0][1]).removesuffix("it")
@@ -79,7 +76,7 @@ def describe_work(work: SampleWork | None, time: str = "it") -> str:
 
 
 def line_evidence(facts: Facts, work: SampleWork | None) -> tuple[Evidence, ...]:
-    """Return the user's costliest line, how often it runs, and what a sample takes."""
+    """Return the user's costliest line, how often it runs, and the time per sample."""
     if work is None:
         return ()
     share, loading = work.lines[0][1], facts.timeline.loading
@@ -97,8 +94,7 @@ def line_evidence(facts: Facts, work: SampleWork | None) -> tuple[Evidence, ...]
 
 
 def describe_samples(work: SampleWork | None, share: float) -> dict[str, Any]:
-    """Return the fields of ``InputFacts`` about the user's code, where it holds up this ``share``
-    of the step."""
+    """Return the fields of ``InputFacts`` about user code with this ``share`` of the step."""
     if work is None or work.own < MOSTLY:
         return {}
     parts = (work.costliest, _replaced_part(work), _replaced_part(work))  # careful: one function
@@ -114,7 +110,7 @@ def describe_samples(work: SampleWork | None, share: float) -> dict[str, Any]:
 
 
 def predict_without_work(facts: Facts, work: SampleWork | None, share: float) -> Predicted | None:
-    """The gain where the user's code costs nothing; at most the whole loading vanishes."""
+    """The gain without the user's code; the upper bound removes the whole loading."""
     if work is None or work.own < MOSTLY:
         return None
     loading, now_s = facts.timeline.loading, facts.workers.sample_s
@@ -127,13 +123,13 @@ def predict_without_work(facts: Facts, work: SampleWork | None, share: float) ->
 
 
 def _replaced_part(work: SampleWork) -> float:
-    """The part of the loading that vanishes with the user's code. Where that makes single samples,
-    a whole batch at once needs no stacking by the library either."""
+    """The part of the loading that ends with the user's code. Making whole batches instead of
+    single samples also saves the library's stacking."""
     return 1.0 if work.per_sample else work.own
 
 
 def describe_worker_samples(facts: Facts, work: SampleWork | None) -> dict[str, Any]:
-    """Return the same fields where workers run the user's code."""
+    """Return the same fields if workers run the user's code."""
     removed = predict_without_worker_code(facts, work)
     if work is None or removed is None:
         return {}
@@ -141,8 +137,8 @@ def describe_worker_samples(facts: Facts, work: SampleWork | None) -> dict[str, 
 
 
 def predict_without_worker_code(facts: Facts, work: SampleWork | None) -> Predicted | None:
-    """The gain where the user's code in workers costs next to nothing: careful only its costliest
-    function, which leaves the training thread's wait for a core; hopeful nobody waits."""
+    """The gain if the user's code in workers costs almost nothing. Lower bound: without its
+    costliest function. Upper bound: the training thread never waits."""
     if work is None or work.own < MOSTLY:
         return None
     workers, waits, gains = facts.workers, facts.workers.waiting_share, []

@@ -16,7 +16,7 @@ from whyidle.model.proof_facts import InputFacts
 
 SOURCE = "loader workers"
 CACHED_COST = (0.5, 0.1, 0.0)
-"""share of the time to make samples that cached samples still cost: careful, expected, hopeful"""
+"""share of a sample's cost that stays when it is cached (low, expected, high gain)"""
 _COLUMNS: dict[str, tuple[str, str | None]] = {
     "cpu": ("of it, working", "s"),
     "delay": ("of it, waiting for a core", "s"),
@@ -65,16 +65,16 @@ OPENING_S = 25e-6
 measured with Python 3.11 on a virtual machine"""
 
 WOKEN = (0.0, 0.5, 1.0)
-"""share of a worker's waits for a core that follow a wait for storage and vanish with it: careful,
-expected, hopeful; not distinguished from waits in the midst of work"""
+"""share of a worker's waits for a core that follow a wait for storage and end with it: lower bound,
+expected, upper bound. The recording cannot tell them apart"""
 
 
 def local_read_shares(
     workers: LoaderWorkers, rate: float, careful: float
 ) -> tuple[float, float, float]:
-    """The share of the waiting for storage that vanishes where samples are read sequentially: no
-    request waits, and the bytes arrive at a ``rate`` (bytes/s) for all workers together.
-    ``careful`` limits the careful end, because workers may wait for something else."""
+    """The share of the wait for storage that vanishes with sequential reads. No request waits, and
+    bytes arrive at a ``rate`` (bytes/s) for all workers together. ``careful`` limits the lower
+    bound, because workers may wait for something else."""
     bytes_s = workers.mean_of("chars") * workers.count / rate
     gone = 1.0 - min(1.0, bytes_s / max(workers.storage_wait, 1e-9))
     return min(careful, gone), gone, 1.0
@@ -94,7 +94,7 @@ def prove_storage_wait(
     Args:
         workers: the workers of the rank.
         headline: the headline of the finding.
-        removed: share of the waiting for storage that the fix removes: careful, expected, hopeful.
+        removed: share of the wait for storage that the fix removes (low, expected, high).
         method: how the prediction was made.
         evidence: numbers that distinguish this cause from its siblings.
         opens: files per batch that need not be opened any more, with their CPU time.
@@ -129,7 +129,7 @@ def prove_storage_wait(
 
 
 def _predict_saving(workers: LoaderWorkers, waited: float, worked: float) -> float:
-    """Share of the step gained where a batch waits and works less (s)."""
+    """Share of the step gained if a batch takes less waiting and work (s)."""
     made = max(0.0, workers.batch_time + workers.pickle_time - waited - worked)
     work = max(0.0, workers.mean_of("process_cpu") - worked)
     return workers.waiting_share - workers.remaining_share(
@@ -138,7 +138,7 @@ def _predict_saving(workers: LoaderWorkers, waited: float, worked: float) -> flo
 
 
 def _predict_more_workers(workers: LoaderWorkers) -> Predicted | None:
-    """The gain of more workers: their waits overlap, unless the storage is at its limit."""
+    """The gain of more workers, whose waits overlap unless the storage is at its limit."""
     if workers.best_workers <= workers.count:
         return None
     won = workers.waiting_share - workers.remaining_share(
@@ -148,30 +148,30 @@ def _predict_more_workers(workers: LoaderWorkers) -> Predicted | None:
 
 
 CHEAPER = (1 / 3, 1 / 2, 1.0)
-"""share of the CPU time that cheaper preprocessing saves: careful, expected, hopeful"""
+"""share of the CPU time that cheaper preprocessing saves: lower bound, expected, upper bound"""
 
 
 def predict_cheaper_samples(share: float) -> Predicted:
-    """The gain of cheaper preprocessing, where making samples holds up this share of the step."""
+    """The gain of cheaper preprocessing if making samples holds up this share of the step."""
     low, expected, high = (saved * share for saved in CHEAPER)
     return predict_removal(low, high, "P1: cheaper preprocessing", expected)
 
 
 def predict_cached_samples(share: float) -> Predicted:
-    """The gain of caching samples, where making them holds up this share of the step."""
+    """The gain of caching samples if making them holds up this share of the step."""
     low, expected, high = ((1.0 - kept) * share for kept in CACHED_COST)
     return predict_removal(low, high, "P1: cached samples", expected)
 
 
 PREFIX = (0.0, 0.5, 1.0)
-"""share of the time to make a sample before its first random transform: the recording does not show
-which transforms are random, so anything is possible and half is expected"""
+"""share of the time per sample before its first random transform. The recording does not show which
+transforms are random, so anything is possible and half is expected"""
 PREFIX_METHOD = "P1: cached before the first random transform, assumed at half of each sample"
 
 
 def predict_cached_prefix(facts: Facts, share: float) -> Predicted | None:
-    """The gain of caching the input of the first random transform, where making samples holds up
-    this share of the step; None without a chain of transforms or a second epoch."""
+    """The gain of caching the input of the first random transform if making samples holds up this
+    share of the step. None without a chain of transforms or a second epoch."""
     if not _has_second_epoch(facts):
         return None
     low, expected, high = (

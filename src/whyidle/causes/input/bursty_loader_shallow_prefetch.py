@@ -15,7 +15,7 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 
 FACTORS = (2, 4, 8)
-"""factors by which the queue is deepened: careful, expected, hopeful"""
+"""factors of the queue depth: lower bound, expected, upper bound"""
 
 
 @cause(
@@ -27,33 +27,32 @@ FACTORS = (2, 4, 8)
 )
 def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    On average the loader's workers are faster than training, but some batches take much longer than
-    others, and the queue of finished batches is too short to bridge them.
+    -------------
+    On average the workers are faster than training, but the queue is too short for a few slow
+    batches.
 
     Why it costs
     ------------
-    Batches are returned in order, so a slow one holds up those behind it, and with a full queue the
-    other workers are idle.
+    The DataLoader returns batches in order, so a slow batch delays those behind it. When the queue
+    is full, the other workers are idle.
 
     How it is detected
     ------------------
-    The mean cost of a batch divided by the number of workers is shorter than the step without
-    waiting, and yet the step waits. A replay of the measured costs through a queue of the current
-    depth waits too; through one four times as deep it waits at most half as long. The replays with
-    twice, four and eight times the depth give the lower bound, the prediction and the upper bound.
-    Waiting that the replay does not explain is the hand-off of ready batches; only the upper bound
-    counts it. The first batches of an epoch wait in the replay as well: workers start none before
-    the epoch starts.
+    The probe measures the time that each batch takes. Its mean divided by the number of workers is
+    shorter than the step without waiting, yet the step waits. In a simulation of the measured
+    batches, a queue four times as deep at least halves the waiting. Queues of two, four and eight
+    times the depth give the lower bound, the expected gain and the upper bound. A deeper queue does
+    not shorten the wait for the first batch of an epoch. Waiting that the simulation does not
+    reproduce is hand-off; only the upper bound includes it.
 
     What looks alike
     ----------------
-    Workers that are too slow on average: no queue is deep enough for them.
+    Workers that are too slow on average are ``dataloader-too-few-workers``.
 
     What to do
     ----------
-    Raise ``prefetch_factor`` to 4 or 8; group samples of similar length, or split the longest ones.
-    ``in_order=False`` returns batches as they become ready, in another order.
+    Raise ``prefetch_factor`` to 4 or 8. Group samples of similar length, or split the longest ones.
+    ``in_order=False`` returns batches as soon as they are ready.
 
     References
     ----------

@@ -22,17 +22,16 @@ from whyidle.model.proof_facts import InputFacts
 from whyidle.model.timeline import HostKind
 
 WAITED = 0.10
-"""share of its time in which the training thread waits for a core, below which cores are not
-crowded"""
+"""least share of its time in which the training thread waits for a core"""
 EXTRA = 0.1
-"""slowdown per further thread per core: of a small network on one core, 8 threads took 1.6 to 2
-times and 32 threads 3.4 to 4.9 times as long as one thread, 2 threads hardly longer (PyTorch 2.13,
-libgomp). Where threads also exchange data, spinning costs more: 8 threads took 10 times as long as
-2 on two cores in a network of small convolutions"""
+"""slowdown for each additional thread per core. A small network on one core took 1.6 to 2 times as
+long with 8 threads as with one, 3.4 to 4.9 times with 32, and hardly longer with 2 (PyTorch 2.13,
+libgomp). Threads that exchange data lose more by spinning: small convolutions on two cores took 10
+times as long with 8 threads as with 2"""
 SPUN = 0.9
-"""share of the step that so many threads may cost at most, from that network"""
+"""largest share of the step that these threads cost, measured with the small network"""
 CROWDED, MOSTLY = 1.5, 0.5
-"""runnable processes per core, and the share of time with more of them than cores"""
+"""least runnable processes per core, and least share of readings with more than one"""
 _CPU = ("job_cpu_user_s", "job_cpu_system_s")
 
 
@@ -44,55 +43,48 @@ _CPU = ("job_cpu_user_s", "job_cpu_system_s")
 )
 def cpu_oversubscription(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    Each loader worker, or the training process itself, computes with several threads, and together
-    they exceed the cores that the job may use. Or there are far more workers than cores.
+    -------------
+    Each loader worker, or the training process itself, computes with several threads. Together they
+    exceed the cores that the job may use. Or there are far more workers than cores.
 
     Why it costs
     ------------
-    Threads of one operator wait for each other, and spin while they do; threads that wait for a
-    core hold up the rest. The same work takes more CPU time than with one thread per worker.
-    Hundreds of workers take turns with the training process, which gets a core as seldom as each of
-    them.
+    The threads of an operator wait for each other, and spin while they wait. Threads that wait for
+    a core delay the others, so the same work takes more CPU time than with one thread per worker.
+    With hundreds of workers, the training process gets a core as rarely as each of them.
 
     How it is detected
     ------------------
-    Workers have more than one thread per operator, workers times threads exceed the cores (affinity
-    and control group quota), and threads besides the loading one use CPU, or the loading thread
-    waits for a core for a fifth of its time. How much CPU one thread would need is unknown: the
-    lower bound is no gain, the upper bound that the waiting for cores and the other threads' CPU
-    time both vanish. Where the device is the CPU and the job uses all of its cores, such workers
-    hold up training itself: the upper bound is that its thread never waits for a core, expected
-    that the cores do its present work and that of the loading threads only.
+    Threads of workers: workers times threads per operator exceed the cores of the job (affinity and
+    control group quota). Also, other threads use at least 30 % of the loading thread's CPU time, or
+    the loading thread waits for a core for 20 % of its time. The lower bound is no gain, because
+    the CPU time with one thread is unknown. The upper bound removes the wait for batches or, if it
+    is longer, the training thread's wait for a core.
 
-    There are too many workers where a batch mostly waits for a core while it is made, and there are
-    more than twice as many as keep the cores busy. That number, one per core, or more where most
-    batches wait for storage, does the same work. The wait of the training thread for a core then
-    counts even where other programs use some of the cores; as it may wait for these, half of it is
-    expected to stay.
+    Too many workers: batches wait for a core for at least half of their time, and there are more
+    than twice as many workers as needed to keep the cores busy. One per core is enough, or more if
+    most batches wait for storage. If other programs use cores, half of the gain is expected.
 
-    In the training process: an operator uses more threads than it has cores, the job uses all of
-    its cores, and the training thread waits for a core for at least a tenth of its time. The lower
-    bound is no gain, the expected gain is the measured cost of so many threads per core, and the
-    upper bound is all of that wait; its removal gains more where threads spin, which the recording
-    does not show. Training processes of one command that train at the same time (ranks, Hogwild)
-    count together. How long their threads spin is then unknown: the upper bound assumes that every
-    step is as short as the shortest one, which was disturbed least, and half of that is expected.
-    In a command without steps, more runnable processes than cores for most of the time show it.
+    Threads of a training process on the CPU: operators use more threads than there are cores, the
+    job uses at least 85 % of its cores, and the training thread waits for a core for 10 % of its
+    time. The expected gain is the measured cost of so many threads per core. The upper bound
+    removes that wait. Spinning is not recorded, so fewer threads may gain more.
+
+    The threads of training processes that run at the same time (ranks, Hogwild) are added up. The
+    upper bound makes every step as short as the shortest one. The expected gain is half of this. A
+    command without steps is reported if more than 1.5 processes per core are runnable on average.
 
     What looks alike
     ----------------
-    Workers of one thread each in a job that a limit confines to fewer cores than its machine has:
-    fewer of them have the same work (``cpu-starved-allocation``). Other jobs on the same machine
-    also make workers wait for cores, but then each worker has one thread, and there are hardly more
-    of them than cores. Too much work for the cores is ``heavy-cpu-transform``.
+    Workers of one thread each that wait for a core are ``cpu-starved-allocation`` if a limit gives
+    the job only a part of the machine. Other jobs on the machine also make workers wait, but then
+    each worker has one thread. Too much work for the cores is ``heavy-cpu-transform``.
 
     What to do
     ----------
-    ``torch.set_num_threads(1)`` and ``cv2.setNumThreads(0)`` in a ``worker_init_fn`` (PyTorch uses
-    one thread unless the dataset changes it), ``OMP_NUM_THREADS=1`` for other libraries, and no
-    more workers than cores less one. Where workers, their threads and those of the training process
-    all are too many, change them together.
+    Call ``cv2.setNumThreads(0)`` in a ``worker_init_fn``, and ``torch.set_num_threads(1)`` if the
+    dataset changes PyTorch's default of one. Set ``OMP_NUM_THREADS=1`` for other libraries. Use
+    fewer workers than cores. If several of these numbers are too high, change them together.
 
     References
     ----------
@@ -150,8 +142,8 @@ def _wait_evidence(share: float) -> Evidence:
 
 
 def _training_threads(facts: Facts, workers: LoaderWorkers) -> InputFacts:
-    """Threads for operators of a CPU training process, where workers that load as much as now leave
-    it fewer cores."""
+    """Return how many operator threads of a CPU training process leave enough cores to the
+    workers."""
     threads = facts.timeline.process.operator_threads or 0
     busy = max(1, min(math.ceil(_loading_cores(facts, workers)), workers.sufficient_workers))
     most = max(1, int(workers.cores) // max(facts.timeline.world_size or 1, 1) - busy)
@@ -164,8 +156,7 @@ def _loading_cores(facts: Facts, workers: LoaderWorkers) -> float:
 
 
 def _core_wait(facts: Facts) -> float:
-    """Share of its time in which the training thread waits for a core, if the job uses all of its
-    cores, or what other programs leave of them."""
+    """Share of its time in which the training thread waits for a core; 0 if some cores are free."""
     outside, cores = facts.telemetry, usable_cores(facts)
     used = (outside.summed_rate(*_CPU) if outside else None) or 0.0
     idle = idle_cores(facts)
@@ -174,10 +165,10 @@ def _core_wait(facts: Facts) -> float:
 
 
 def _gain_of_free_cores(facts: Facts, workers: LoaderWorkers, waits: float) -> float:
-    """Share of the step gained if the cores do only the training process's present work and that of
-    the loading threads; the training thread cannot run any shorter. Operators split their work
-    evenly, so CPU time of their other threads beyond that of the training thread is spinning.
-    Crowded cores did as much as they can: the job's CPU time is what they provide."""
+    """Share of the step gained if the cores only do the present work of the training process and of
+    the loading threads. The training thread cannot run any shorter. Operators split their work
+    evenly, so CPU time of their other threads beyond that of the training thread is spinning. Busy
+    cores provide exactly the CPU time of the job."""
     own = training_cores(facts)
     if own is None:
         return waits / 2
@@ -242,7 +233,7 @@ def _prove_own_threads(facts: Facts) -> Proof | None:
 
 
 def _setting_place(facts: Facts) -> tuple[Place, ...]:
-    """The line that sets the number of threads, else the one that computes most."""
+    """The line that sets the number of threads, or else the line that computes most."""
     for name, text in facts.timeline.sources.items():
         for number, line in enumerate(text.splitlines(), 1):
             if "set_num_threads(" in line.partition("#")[0]:

@@ -1,4 +1,4 @@
-"""The data loader works in the training process."""
+"""The DataLoader loads in the training process."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ NAMES = (
     "The DataLoader has no workers: loading",
 )
 LEFT = 0.1
-"""share of the step that workers are expected to leave of the wait, from which samples must become
-cheaper as well"""
+"""least wait with workers, as share of the step, that also calls for cheaper samples"""
 
 
 @cause(
@@ -64,40 +63,38 @@ cheaper as well"""
 )
 def dataloader_no_workers(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    ``DataLoader(num_workers=0)``: samples are read, decoded and collated by the same thread that
-    launches the GPU's work, so the GPU waits for every batch.
+    -------------
+    ``DataLoader(num_workers=0)``: the thread that launches the GPU's work also reads, decodes and
+    collates the samples. The GPU waits for every batch.
 
     Why it costs
     ------------
-    Loading and computing take turns instead of overlapping: the step lasts their sum, not their
-    maximum.
+    Loading and computing do not overlap: the step lasts their sum, not their maximum.
 
     How it is detected
     ------------------
-    The recording has calls of ``_SingleProcessDataLoaderIter.__next__``, and the device is idle
-    during them. The expected gain is that idle time, less the hand-off of a batch from a worker,
-    which grows with the number of its tensors and takes CPU time: short steps may become longer.
-    The upper bound is the whole time inside the calls, if the host limits the rest of the step too.
-    The lower bound assumes two workers, the upper eight, or one per core where the number of cores
-    is known; 32 where loading mostly waits and memory has room for them. The cores must have time
-    for all the work.
+    The recording has calls of ``_SingleProcessDataLoaderIter.__next__``, during which the device is
+    idle for at least 1 % of the step. The expected gain is this idle time, less the hand-off of
+    batches from workers. The hand-off takes CPU time and grows with the number of tensors, so short
+    steps may become longer. The upper bound hides all of the time inside the calls.
+
+    The lower bound assumes two workers, the upper bound eight, or one per core if there are fewer
+    cores. If loading mostly waits, the upper bound assumes up to 32 workers, as memory allows. No
+    prediction gives the cores more work than they have time for.
 
     What looks alike
     ----------------
-    Calls of ``_MultiProcessingDataLoaderIter.__next__`` that wait mean too few or too slow workers.
-    Keras on PyTorch makes loaders of its own: its datasets are ``single-batch-generator``.
-    A dataset in memory has such calls too, but they cost nothing and are not reported.
-    Preprocessing outside the loader, or too much of it for eight workers, is
-    ``heavy-cpu-transform``. A loader that mostly waits for host memory is ``host-memory-pressure``:
-    workers would need more of it.
+    Waits in ``_MultiProcessingDataLoaderIter.__next__`` mean too few or too slow workers. Keras
+    datasets on PyTorch are ``single-batch-generator``. A dataset in memory costs too little to be
+    reported. Preprocessing outside the loader, or more of it than eight workers can hide, is
+    ``heavy-cpu-transform``. Waits for host memory are ``host-memory-pressure``.
 
     What to do
     ----------
-    Give the loader workers, keep them between epochs, and pin its batches. Where the cores have no
-    room for them, make samples cheaper. Do not add workers to an ``IterableDataset`` that does not
-    divide its samples: every worker would yield all of them. If the dataset holds something that
-    does not survive a fork, such as an open connection, open it in each worker first.
+    Set ``num_workers``, ``persistent_workers=True`` and ``pin_memory=True``. If no cores are left
+    for workers, make samples cheaper. Do not add workers to an ``IterableDataset`` that does not
+    split its samples: every worker would return all of them. If the dataset holds something that
+    does not survive a fork, such as an open connection, open it in each worker.
 
     References
     ----------
@@ -208,8 +205,8 @@ def _loading_places(facts: Facts, seen: list[Place]) -> list[Place]:
 
 
 def _epoch_wait(facts: Facts, blocked: float, workers: int) -> float:
-    """P2: share of the step spent waiting for ``workers`` that mostly wait themselves and start
-    anew with every epoch; 0 where the length of epochs is unknown."""
+    """P2: share of the step spent waiting at epoch starts for ``workers`` that mostly wait
+    themselves; 0 if the length of an epoch is unknown."""
     loading = facts.timeline.loading
     lengths = {each.batches for each in loading.loaders if not each.workers}
     rows = loading.batches

@@ -26,7 +26,7 @@ from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
 
 ONE_OFF = 0.8
-"""a call with a larger share of the waiting is a start or an accident, not a rate"""
+"""a call with a larger share of all waiting is a start or an exception"""
 
 
 @cause(
@@ -38,41 +38,36 @@ ONE_OFF = 0.8
 )
 def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    The DataLoader has worker processes, but together they make batches more slowly than the GPU
-    consumes them.
+    -------------
+    The DataLoader's worker processes make batches more slowly than the GPU consumes them.
 
     Why it costs
     ------------
-    The GPU drains the queue of ready batches and then waits for the workers in every round.
+    The GPU uses up the queue of ready batches and then waits for the workers again and again.
 
     How it is detected
     ------------------
-    Calls of ``_MultiProcessingDataLoaderIter.__next__`` last longer than taking over a batch of
-    that size ever did, or three times as long as the quick calls of the same recording, in several
-    steps, while the device is idle. Where the waits recur every n-th step, n is the number of
-    workers: each delivers one batch per round. The lower bound is one more worker (``1/(n+1)`` of
-    the step, n = 8 where it is unknown), less the error of such predictions; the upper bound is no
-    wait at all.
+    With recorded workers: the probe measures the time ``s`` and the CPU time ``s_cpu`` that a batch
+    takes. The report names this cause if workers mostly compute and the cores have room for more of
+    them. With ``T`` for the step and ``W`` for its wait, the prediction is ``T^(n) = max(T - W,
+    s/n, (s_cpu + host) / cores)``. The lower bound adds one worker, the upper bound uses the best
+    number. The expected gain also uses the best number, but each busy core counts as 0.83 cores.
 
-    Where the workers were recorded, their own figures decide: the cause applies if they mostly
-    work, and the prediction is ``T^(n) = max(T - W, s/n, (s_cpu + host) / cores)`` with the
-    measured time ``s`` and CPU time ``s_cpu`` of a batch: the lower bound for one more worker, the
-    upper for the best number that the cores allow. The expected gain assumes
-    that number, with each busy core worth between a whole core and one hardware thread of a shared
-    core. No finding where further
-    workers would find no core.
+    Without recorded workers: in several steps, ``_MultiProcessingDataLoaderIter.__next__`` takes
+    longer than any measured hand-off of a batch of that size, or three times as long as quick calls
+    of the recording, while the device is idle. If long waits recur every n-th step, there are n
+    workers; otherwise eight are assumed. The lower bound adds one worker (``1/(n+1)`` of the step),
+    less the prediction error of 4 %. The upper bound is no wait.
 
     What looks alike
     ----------------
-    A short wait in every step is the hand-off of a ready batch; more workers do not help. One long
-    wait is the start of the workers. Workers that wait for storage, or that share too few cores,
-    appear the same from the training process.
+    A short wait in every step is the hand-off of a ready batch, which more workers do not shorten.
+    One long wait is the start of the workers. From the training process, workers that wait for
+    storage or share too few cores look the same.
 
     What to do
     ----------
-    Raise ``num_workers`` step by step until the wait is gone or the cores of this process are in
-    use; never beyond them.
+    Raise ``num_workers`` until the wait is gone or all cores of this process are in use.
 
     References
     ----------
@@ -153,8 +148,8 @@ def _sufficient_workers(blocked: float, workers: int | None) -> int | None:
 
 
 def round_length(waits: NDArray[np.float64]) -> int | None:
-    """The period of regular long waits (one every n-th call, at least three), or None. ``waits``
-    in seconds, one per call in order."""
+    """The period of regular long waits, or None. There must be three. ``waits`` are seconds, in
+    order of the calls."""
     peaks = np.flatnonzero(waits > 0.5 * waits.max(initial=0.0))
     distance = np.diff(peaks)
     if len(distance) < 2 or distance.min() != distance.max() or distance[0] < 2:

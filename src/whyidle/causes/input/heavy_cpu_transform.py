@@ -54,9 +54,9 @@ from whyidle.model.roles import Role
 )
 def heavy_cpu_transform(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     Decoding, resizing, augmenting or tokenising runs in the training process between the GPU's
-    work, or takes so long that even eight loader workers could not hide it.
+    work. Or it takes so long that even eight loader workers could not hide it.
 
     Why it costs
     ------------
@@ -64,34 +64,31 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    The device is idle while the launching thread is inside functions of image, video, audio or text
-    libraries, inside a function whose name says that it prepares data, or inside a generator of the
-    job's own that batches are taken from, and which launches no kernel. Inside a DataLoader without
-    workers only what eight workers could not hide counts; the rest is ``dataloader-no-workers``.
-    The expected gain is what workers would hide; where stack samples of a watched process measure
-    the share, the interval includes their error.
+    In the training process: the device is idle while the launching thread is in a library for
+    images, video, audio or text, in a function named after data preparation, or in the job's own
+    generator of batches. Functions that launch kernels do not count. In a DataLoader without
+    workers, only the time counts that eight workers could not hide. The expected gain is what
+    workers would hide. A share from stack samples includes the sampling error.
 
-    Where loader workers were recorded: they mostly work, and the wait that remains with as many of
-    them as the cores allow counts. The lower bound is a third of their CPU time less, expected half
-    of it.
+    If loader workers were recorded, they mostly compute, and training would still wait for at least
+    1 % of the step with as many workers as the cores allow. The lower bound assumes a third less
+    CPU time, the expected gain half of it.
 
-    In a pipeline of tf.data, by its own model: one stage has most of the work on a batch, works
-    rather than waits (the CPU time of the process), and is parallel already or runs Python, which
-    one thread at a time can do; as many calls as work at a time need at least half a step for a
-    batch. The lower bound is a third of the work less, expected half of it.
+    In a tf.data pipeline: tf.data's own model shows one stage with most of the work per batch. By
+    the CPU time of the process, it computes rather than waits. It is parallel already, or calls
+    Python, which only one thread can run. It needs at least half a step per batch. Bounds as above.
 
     What looks alike
     ----------------
-    Augmentation on the GPU launches kernels and is not counted. Time inside the DataLoader that
-    workers can hide belongs to ``dataloader-no-workers``. A profiler's recording of the training
-    process does not show transforms in worker processes. The same result in every epoch is
+    Augmentation on the GPU launches kernels and is not counted. Time in the DataLoader that workers
+    can hide is ``dataloader-no-workers``. A profiler of the training process does not see
+    transforms in workers. Results that are the same in every epoch are
     ``repeated-deterministic-preprocessing``.
 
     What to do
     ----------
-    Move the work into the dataset, so that workers do it ahead of time; then make it cheaper
-    (decode at reduced size, crop before resizing, faster libraries) or, where the GPU is idle for
-    long, do it there.
+    Move the work into the dataset, so that workers do it ahead of time. Then make it cheaper:
+    decode at reduced size, crop before resizing, use faster libraries. Or use the idle GPU.
 
     References
     ----------
@@ -205,8 +202,8 @@ def _has_transform_list(facts: Facts) -> bool:
 
 
 def _unhidden_share(facts: Facts, calls: BatchWaits) -> float:
-    """Share of the step that a loader without workers would still cost with eight. A loader that
-    mostly waits transforms little, and more than eight workers can wait at once."""
+    """Share of the step that a loader without workers would still cost with eight. It is zero for a
+    loader that mostly waits: more than eight workers can wait at once."""
     if mostly_waits(facts):
         return 0.0
     blocked = float(calls.exposed.sum()) / facts.scope_s

@@ -11,10 +11,9 @@ from whyidle.model.cause import Proof, cause
 from whyidle.model.proof_facts import InputFacts
 
 BINDING = ("OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
-"""environment variables with which OpenMP binds threads to cores (OpenMP 5.2, 21.1.7; the manuals
-of GNU's and Intel's)"""
+"""variables that bind threads to cores (OpenMP 5.2, 21.1.7; manuals of GNU and Intel OpenMP)"""
 UNBOUND = ("false", "none", "disabled")
-"""values that bind nothing"""
+"""values that disable binding"""
 
 
 @cause(
@@ -24,35 +23,30 @@ UNBOUND = ("false", "none", "disabled")
 )
 def narrowed_cpu_affinity(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    Loader workers may use fewer cores than the command could when it started: something in the
-    process, most often an imported library, bound it to some of them. Workers inherit the affinity
-    of the thread that starts them.
+    -------------
+    Loader workers may use fewer cores than the command could at its start. Something in the
+    process, often an imported library, narrowed the CPU affinity, which workers inherit.
 
     Why it costs
     ------------
-    All workers share a few cores, often a single one, while the others of the machine stay idle.
-    More workers only wait for each other.
+    All workers share a few cores while the others are idle. More workers only wait for each other.
 
     How it is detected
     ------------------
-    Each process records the cores of its affinity when it starts, before anything is imported, and
-    each worker when it makes its first batch. Workers that may use fewer, and wait for a core for a
-    fifth of the time in which they make a batch, while the step waits for them, prove it. Where
-    several ranks train, all of them together must leave cores unused. The expected step is the one
-    that all cores of the command allow; the lower bound assumes that pairs of these cores share
-    arithmetic units.
+    Each process records its affinity at its start, before any import. Each worker records its own
+    when it makes its first batch. The report names this cause if workers may use fewer cores, wait
+    for a core for at least 20 % of the time per batch, and the step waits for them. All ranks
+    together must leave cores unused. The prediction uses all cores of the command; the lower bound
+    treats them as hardware threads.
 
     What looks alike
     ----------------
-    A command that *starts* with few cores (``taskset``, a container, a batch system) has none to
-    give back (``cpu-starved-allocation``). Workers with several threads each are
-    ``cpu-oversubscription``.
+    A command that *starts* with few cores (``taskset``, a container, a batch system) is
+    ``cpu-starved-allocation``. Workers with several threads each are ``cpu-oversubscription``.
 
     What to do
     ----------
-    Restore the affinity of workers in a ``worker_init_fn``, with ``os.sched_setaffinity``; or
-    remove from the environment what binds the process.
+    Call ``os.sched_setaffinity`` in a ``worker_init_fn``, or remove the variable that sets it.
 
     References
     ----------

@@ -13,7 +13,7 @@ from whyidle.causes.input._worker_evidence import (
 from whyidle.model.cause import Proof, cause
 
 REMOVED = (0.2, 0.6, 1.0)
-"""share of the waiting that caching data in memory removes; how much of the data fits is unknown"""
+"""share of the wait that caching in memory removes; how much of the data fits is unknown"""
 
 
 @cause(
@@ -24,29 +24,28 @@ REMOVED = (0.2, 0.6, 1.0)
 )
 def page_cache_thrash(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    The kernel caches what was read, but by the next epoch it has evicted it: the data is larger
-    than the memory available for it, or something drops the cache.
+    -------------
+    The kernel caches file data, but has evicted it by the next epoch. The data is larger than the
+    memory available for it, or something drops the cache.
 
     Why it costs
     ------------
-    Every epoch is as slow as the first. With samples in random order, the least recently used ones
-    are evicted just before they are needed.
+    Every epoch is as slow as the first: samples are evicted before they are needed again.
 
     How it is detected
     ------------------
-    Workers mostly wait for storage, and of the data that they read in the second and later epochs
-    at least half came from a disk of this machine although the first epoch had read it.
+    Workers mostly wait for storage. In the second and later epochs, at least half of the data that
+    they read comes from a local disk, although the first epoch had read it. Caching is expected to
+    remove 60 % of the wait (20 to 100 %, as it is unknown how much fits).
 
     What looks alike
     ----------------
-    The first epoch always reads from disk. Storage over the network that is not cached here shows
-    as ``remote-storage-fetch-stall``.
+    The first epoch always reads from disk. Network storage is ``remote-storage-fetch-stall``.
 
     What to do
     ----------
-    Keep a fixed part of the data in memory (in the dataset, or in ``/dev/shm``), store it in fewer
-    bytes, give the job more memory, and do not drop or bypass caches (``O_DIRECT``).
+    Keep a fixed part of the data in memory (in the dataset, or in ``/dev/shm``), or store it in
+    fewer bytes. Give the job more memory. Do not drop or bypass the cache (``O_DIRECT``).
 
     References
     ----------

@@ -14,10 +14,10 @@ from whyidle.causes.input._worker_evidence import (
 from whyidle.model.cause import Proof, cause
 
 CAREFUL = 0.5
-"""least share of the waiting that a copy on a local disk or in memory removes"""
+"""lower bound of the share of the wait that a copy on a local disk or in memory removes"""
 LOCAL = 1e9
-"""bytes per second of such a copy, for all workers together: between a SATA disk (0.5e9) and an
-NVMe disk (2e9 and more), and less than memory"""
+"""bytes per second of such a copy for all workers: between a SATA disk (0.5e9) and an NVMe disk
+(2e9 and more), and less than memory"""
 
 
 @cause(
@@ -28,28 +28,26 @@ NVMe disk (2e9 and more), and less than memory"""
 )
 def remote_storage_fetch_stall(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    Workers spend most of the time per batch neither computing nor waiting for a core: they wait for
+    -------------
+    Workers spend most of the time per batch neither computing nor waiting for a core. They wait for
     a read, a request or a sleep to end.
 
     Why it costs
     ------------
-    Each worker has one request in flight at a time, so throughput is limited to the number of
-    workers divided by the latency.
+    Each worker has one request in flight, so latency limits the throughput.
 
     How it is detected
     ------------------
-    From the time per batch, the thread's CPU time, the time it waited for a core (the kernel's
-    run-queue delay) and the CPU time of other threads are subtracted; at least half remains. With
-    local data, no request is expected to wait, and the bytes take what a local disk needs for them
-    (1 GB/s for all workers together). The gain of more workers, whose waits overlap, is predicted
-    separately; it is zero where the storage is at its limit.
+    The probe reads the CPU time of a worker's threads and the loading thread's wait for a core (the
+    kernel's run-queue delay). The report names this cause if at least half of the time per batch is
+    neither. The expected gain assumes local data: no request waits, and the bytes arrive at 1 GB/s
+    for all workers together. The gain of more workers, whose waits overlap, is predicted
+    separately. Its lower bound is zero, because the storage may be at its limit.
 
     What looks alike
     ----------------
-    Many small files are ``small-file-random-io``; data that is read again in every epoch because it
-    does not stay in memory is ``page-cache-thrash``; workers may also wait for a lock. Other jobs
-    on the machine make workers wait for cores, which is not counted.
+    Many small files are ``small-file-random-io``. Data that is read from disk again in every epoch
+    is ``page-cache-thrash``. Workers may also wait for a lock. Waits for cores are not counted.
 
     What to do
     ----------

@@ -19,32 +19,29 @@ from whyidle.model.proof_facts import InputFacts
 )
 def repeated_deterministic_preprocessing(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    Loader workers decode, resize, parse or tokenise the same samples in every epoch, with the same
-    result each time.
+    -------------
+    Loader workers decode, resize, parse or tokenise each sample the same way in every epoch.
 
     Why it costs
     ------------
-    Every epoch pays for work that is needed once, and the workers do not keep up.
+    Every epoch repeats work that is needed once, and the workers do not keep up.
 
     How it is detected
     ------------------
-    The step waits for workers that work (not for storage or hand-off), and whyidle took checksums
-    of some samples: each of at least eight samples that were made in several epochs was the same
-    every time. A cached sample is expected to cost a tenth of the CPU time; the lower bound assumes
-    half of it.
+    The step waits for workers that compute, not for storage or hand-off. The probe takes checksums
+    of some samples. At least eight samples were made in several epochs, and each was the same every
+    time. A cached sample is expected to cost a tenth of the CPU time, at most half.
 
     What looks alike
     ----------------
-    Random augmentation changes a sample every time: then only the part before it could be cached,
-    and this cause is silent. It is also silent with too few epochs, or batches whose rows cannot be
-    told apart.
+    Random augmentation changes a sample each time, so only the work before it could be cached. Runs
+    with too few epochs, and batches whose rows cannot be told apart, are not judged.
 
     What to do
     ----------
-    Cache the result: in memory, as a memory-mapped array, or as a preprocessed copy of the dataset.
+    Cache the result in memory, as a memory-mapped array, or as a preprocessed copy of the dataset.
     Preprocessed data can be larger, and so slower to read. ``whyidle prepare`` writes such a copy
-    and tells its size and gain before.
+    and first reports its size and gain.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""A stage of the tf.data pipeline handles one element after the other."""
+"""A stage of the tf.data pipeline handles one element at a time."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ from whyidle.model.proof_facts import InputFacts
 )
 def serial_map(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    ``dataset.map(f)`` without ``num_parallel_calls``, where tf.data does not make it parallel by
-    itself: a function that runs Python (``tf.numpy_function``, ``tf.py_function``) or draws random
-    numbers stays serial, and so does ``interleave``.
+    -------------
+    ``dataset.map(f)`` without ``num_parallel_calls`` stays serial if ``f`` runs Python
+    (``tf.numpy_function``, ``tf.py_function``) or draws random numbers. So does ``interleave``.
 
     Why it costs
     ------------
@@ -41,29 +40,27 @@ def serial_map(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    tf.data's own model of the pipeline: one stage has most of the work on a batch, its parallelism
-    is 1 and nobody may change it (a plain ``interleave`` reads one source at a time), and the step
-    waits for its batches. The gain is the wait that
-    remains with several elements at a time, at least the step without waiting. Code that mostly
-    waits, by the CPU time of the process, gains from many, where it is Python down to that CPU
-    time, in which it holds the interpreter's lock; code that works from as many as cores.
+    In tf.data's own model, one stage has most of the work per batch, its parallelism is fixed at 1,
+    and the step waits for batches. A plain ``interleave`` counts, because it reads one source at a
+    time. The prediction lets the stage handle several elements at a time: up to 16 if its code
+    mostly waits, otherwise one per core. The CPU time of the process shows which. The CPU time of
+    Python stays serial because of the interpreter's lock.
 
-    Also a stage, parallel or not, that calls plain arithmetic for each element before ``batch``,
-    where moving the elements' bytes would take less than half of its time. What other stages take
-    and the step without its wait remain.
+    A stage before ``batch`` is also reported if it does plain arithmetic on each element, and
+    moving the bytes would take less than half of its time. The other stages' time remains.
 
     What looks alike
     ----------------
-    A stateless function of TensorFlow's operators is made parallel by tf.data itself
-    (``map_parallelization``): ``num_parallel_calls=AUTOTUNE`` then changes nothing. A parallel
-    stage whose calls sleep in a small pool is ``small-data-threadpool``. Python that computes holds
-    the interpreter lock, so more threads do not help: that is ``heavy-cpu-transform``.
+    Stateless functions of TensorFlow operators are made parallel by tf.data
+    (``map_parallelization``), so ``num_parallel_calls=AUTOTUNE`` changes nothing. A parallel stage
+    whose calls wait in a small pool is ``small-data-threadpool``. Python that computes holds the
+    interpreter's lock, so more threads do not help: ``heavy-cpu-transform``.
 
     What to do
     ----------
-    ``map(f, num_parallel_calls=16)``, with a thread pool as large
-    (``options.threading.private_threadpool_size``), or ``use_unbounded_threadpool=True`` where it
-    exists. The order of elements stays the same. Arithmetic: ``batch`` first, then ``map``.
+    Use ``map(f, num_parallel_calls=16)`` with a thread pool as large
+    (``options.threading.private_threadpool_size``), or ``use_unbounded_threadpool=True`` if
+    available. The order of elements stays the same. For arithmetic, call ``batch`` before ``map``.
 
     References
     ----------

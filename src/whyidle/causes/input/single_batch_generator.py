@@ -1,4 +1,4 @@
-"""Python makes each batch for tf.data or Keras, on too few threads."""
+"""Python makes batches for tf.data or Keras in too few threads."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 
 MOST_WORKERS = 8
-"""threads for code that mostly waits: each holds a batch"""
+"""most threads for code that mostly waits; each holds a batch"""
 EPOCH_END_S = 0.115
-"""how long Keras takes at the end of an epoch to empty the queue of several workers (0.111 to 0.122
-in three jobs on TensorFlow, JAX and PyTorch, Keras 3.15); one worker has no queue"""
+"""time that Keras takes at the end of an epoch to empty the queue of several workers (0.111 to
+0.122 in three jobs on TensorFlow, JAX and PyTorch, Keras 3.15); one worker has no queue"""
 
 
 @cause(
@@ -29,40 +29,38 @@ in three jobs on TensorFlow, JAX and PyTorch, Keras 3.15); one worker has no que
 )
 def single_batch_generator(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    ``tf.data.Dataset.from_generator``, a generator given to ``fit``, or a ``PyDataset`` of Keras
-    on any backend: one thread, or the dataset's workers, run the job's Python for each batch.
+    -------------
+    Batches come from ``tf.data.Dataset.from_generator``, a generator passed to ``fit``, or a Keras
+    ``PyDataset`` on any backend. One thread, or the dataset's workers, run Python for each batch.
 
     Why it costs
     ------------
-    However many cores there are, no more batches are made at a time, and the step waits for them.
+    Each thread makes one batch at a time, and the step waits for it even if other cores are idle.
 
     How it is detected
     ------------------
-    The pipeline of the training begins with a generator, or Keras on JAX or PyTorch is fitted on
-    one or on a PyDataset, and steps wait for at least a tenth of their time; so a batch takes each
-    of the threads as long as that many steps. Where the code mostly waits, by the CPU time of the
-    process, more threads wait at a time; where it works in Python, the interpreter lock lets one
-    thread work, and at least nothing is gained: with several workers already, that is not a
-    finding, and only what most requests wait counts, as more workers begin no epoch sooner. Keras
-    empties the queue of a PyDataset with several workers at the end of an epoch, which takes a
-    tenth of a second however many there are: that is input, but none of these waits, and a cost of
-    workers where one thread made the batches.
+    The training pipeline begins with a generator, or Keras on JAX or PyTorch is fitted on a
+    generator or ``PyDataset``, and steps wait for batches for at least 10 % of their time. Each of
+    n threads then needs n steps per batch. The CPU time of the process shows whether the code waits
+    or computes. If it waits, more threads help. If it computes in Python, the lower bound is no
+    gain (the interpreter's lock lets one thread run), and several workers are not reported.
 
-    Where ``batch`` joins what the generator gives, the probe times its own code: the rest of the
-    wait is TensorFlow's, which takes every row out of Python by itself, and goes with whole
-    batches.
+    With several workers, only the typical wait counts, because more workers do not start an epoch
+    sooner. At the end of an epoch, Keras takes 0.1 s to empty the queue of several workers. A
+    prediction that adds workers includes this cost.
+
+    If ``batch`` joins the generator's rows, the probe times the generator's own code. The rest of
+    the wait is TensorFlow taking rows out of Python one by one, which whole batches avoid.
 
     What looks alike
     ----------------
-    A serial ``map`` is ``serial-map``.
+    A ``map`` that handles one element at a time is ``serial-map``.
 
     What to do
     ----------
-    Give whole batches, not rows: slices of arrays by ``from_tensor_slices``, or arrays of a batch
-    by the generator. ``PyDataset(workers=8)``; for work in Python ``use_multiprocessing=True``, or
-    the same work by TensorFlow's operators in a parallel ``map``, or files that are made once
-    (TFRecord).
+    Produce whole batches, not rows: slice arrays with ``from_tensor_slices``, or yield the arrays
+    of a batch. Use ``PyDataset(workers=8)``. For Python that computes, set
+    ``use_multiprocessing=True``, use TensorFlow operators in a ``map``, or write TFRecords.
 
     References
     ----------

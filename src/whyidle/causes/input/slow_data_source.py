@@ -1,4 +1,4 @@
-"""Calls of a tf.data stage wait for storage, as many at a time as are useful."""
+"""Calls of a tf.data stage wait for storage, and more of them would not help."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from whyidle.model.cause import Proof, cause
 )
 def slow_data_source(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    The function of a ``map`` or ``interleave`` spends its time waiting for a read, a request or a
-    sleep, and many of its calls wait at a time already.
+    -------------
+    The function of a ``map`` or ``interleave`` waits for a read, a request or a sleep, although
+    many of its calls already wait at the same time.
 
     Why it costs
     ------------
@@ -26,22 +26,21 @@ def slow_data_source(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    tf.data's own model: one stage has most of the work on a batch; meanwhile the process keeps less
-    than half a core busy, so its calls wait; the pipeline has a thread pool for as many calls as a
-    batch has elements, at most 16; and these calls take at least half a step for a batch. The lower
-    bound is half of the wait less, expected nine tenths, as for a local copy of the data.
+    In tf.data's own model, one stage has most of the work per batch. The process keeps less than
+    half a core busy meanwhile, so the calls wait. The thread pool has room for as many calls as a
+    batch has elements, at most 16, and a batch still takes half a step. A local copy of the data is
+    expected to remove 90 % of the wait, at least half.
 
     What looks alike
     ----------------
-    Calls that wait one at a time are ``serial-map``, those in a pool as small as the cores
-    ``small-data-threadpool``: more threads are the cheaper cure there. Calls that work are
+    Calls that wait one at a time are ``serial-map``. Calls in a pool with one thread per core are
+    ``small-data-threadpool``. In both cases, more threads are cheaper. Calls that compute are
     ``heavy-cpu-transform``.
 
     What to do
     ----------
     Copy the data to a local disk or to memory, read larger parts at once (TFRecord shards of 100 MB
-    instead of a file for each sample), ``.cache()``, or still more calls at a time if the storage
-    answers as many.
+    instead of one file per sample), use ``.cache()``, or allow more calls at a time.
 
     References
     ----------

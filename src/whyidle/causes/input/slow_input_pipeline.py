@@ -1,4 +1,4 @@
-"""A pipeline of stages makes batches more slowly than the steps take them."""
+"""An input pipeline makes batches more slowly than the steps consume them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from whyidle.model.proof_facts import InputFacts
 from whyidle.model.roles import Role
 
 CAREFUL = 0.5
-"""share of the waits that is won with two calls at a time instead of one"""
+"""share of the waits that two calls at a time remove, compared with one"""
 EXPECTED = 0.85
-"""the same with as many calls as a host of eight cores runs beside the step"""
+"""the same with as many calls as fit on eight cores besides the step"""
 MANY = 2
-"""requests per step from which they are for rows, not for batches"""
+"""requests per step from which each is for a row, not for a batch"""
 
 
 @cause(
@@ -40,37 +40,36 @@ MANY = 2
 )
 def slow_input_pipeline(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    The step asks the input pipeline (tf.data) for a batch that is not ready, and waits for it.
+    -------------
+    The step asks the input pipeline for a batch that is not ready, and waits for it.
 
     Why it costs
     ------------
-    The device is idle while a batch is read, decoded and transformed, although the host could have
-    made it during the step before.
+    The device is idle while a batch is made, although the host could have made it one step earlier.
 
     How it is detected
     ------------------
-    A profile shows waits in ``IteratorGetNext`` of the pipeline, in steps in which the device has
-    nothing else to do; or, in a watched run, the loop asks an iterator of Grain, Hugging Face
-    ``datasets``, WebDataset or DALI, and waits. Where the profile holds the pipeline's stages, the
-    innermost one that takes at least half of a batch's time is named, with the calls that it makes
-    at a time. The gain is all waits at most, and at least half of them, as of two calls at a time.
-    Of code that works in Python, by the CPU time of the process, workers take half of what a step
-    can hide, or nothing: threads share the interpreter's lock, processes the cores. Where threads
-    make the batches already, nothing is expected of more.
+    A profile shows waits in ``IteratorGetNext`` of tf.data while the device has nothing else to do.
+    The report names the innermost recorded stage with at least half of the time per batch, and its
+    number of parallel calls. In a watched run, the probe measures how long the loop waits for an
+    iterator of Grain, Hugging Face ``datasets``, WebDataset or DALI.
+
+    The upper bound removes all waits, the lower bound half of them, as with two calls at a time. If
+    the CPU time of the process shows Python that computes, workers are expected to hide half of
+    what fits beside the step, and the lower bound is no gain. If threads make the batches already,
+    none is expected.
 
     What looks alike
     ----------------
-    PyTorch's DataLoader has causes of its own, also where it reads from one of these libraries, and
-    so have pipelines of tf.data in a watched run. Waits for infeed on a TPU may also be a slow
-    transfer from the host.
+    PyTorch's DataLoader has causes of its own, even if it reads from one of these libraries. So do
+    pipelines of tf.data in a watched run. On a TPU, infeed waits may be slow transfers.
 
     What to do
     ----------
-    Make the slow stage parallel (``num_parallel_calls=tf.data.AUTOTUNE``), read files interleaved,
-    keep what is the same in each epoch (``cache()`` before random transforms), replace Python
-    functions by operators of TensorFlow, and end the pipeline with ``prefetch``. Other libraries
-    have workers or threads of their own.
+    Make the slow stage parallel (``num_parallel_calls=tf.data.AUTOTUNE``), interleave file reads,
+    cache what is the same in each epoch (``cache()`` before random transforms), replace Python
+    functions by TensorFlow operators, and end the pipeline with ``prefetch``. Other libraries have
+    workers or threads of their own.
 
     References
     ----------
@@ -114,8 +113,8 @@ def _predict_made_before(share: float) -> Predicted:
 
 
 def _predict_beside(share: float) -> Predicted:
-    """What a thread gains that makes batches beside the step: at best the longer of both remains,
-    at worst it takes the interpreter lock or the core that the step needs."""
+    """The gain of a thread that makes batches during the step. Upper bound: the longer of both
+    remains. Lower bound: it takes the interpreter's lock or the core that the step needs."""
     most = min(share, 1.0 - share)
     return from_gains((0.0, most / 2, most), "P1: batches made during the step; no gain at worst")
 

@@ -1,4 +1,4 @@
-"""The training loop waits for a producer of the job."""
+"""The training loop waits for a thread or process that produces its data."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from whyidle.model.cause import NOTICEABLE, Proof, cause
 )
 def slow_producer(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    The job makes batches, or runs an environment, in processes or threads that it starts itself,
-    and the training loop takes the results from a queue, a pipe or a pool. The producers are slower
-    than the loop, or get their requests only when the result is needed.
+    -------------
+    The job makes batches, or runs an environment, in its own processes or threads, and the training
+    loop takes the results from a queue, a pipe or a pool. The producers are slower than the loop,
+    or get their requests only when the result is needed.
 
     Why it costs
     ------------
@@ -30,25 +30,22 @@ def slow_producer(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    On a watched process: the training thread was not runnable between the recorded calls, and stack
-    samples show the user's code in ``get``, ``recv``, ``result`` or similar functions of ``queue``,
-    ``multiprocessing`` or ``concurrent.futures``. The loop cannot lose more than this wait, which
-    is the upper bound, with the sampling error of its share. The expected step has twice as many
-    producers, or producers twice as fast (P1: ``max(T - W, T / 2)``); the lower bound is nothing,
-    because the recording shows neither the number of producers nor what they wait for.
+    In a watched process, stack samples show the training thread waiting in ``get``, ``recv``,
+    ``result`` or similar functions of ``queue``, ``multiprocessing`` or ``concurrent.futures``. The
+    report counts this wait from 3 % of the step. The upper bound is the whole wait, with its
+    sampling error. The expected gain assumes producers that are twice as fast or as many (P1:
+    ``max(T - W, T / 2)``). The lower bound is no gain, because the producers are not recorded.
 
     What looks alike
     ----------------
-    Workers of a DataLoader have causes of their own. A wait inside a call of a tracker or another
-    library is ``blocking-logging-upload``.
+    DataLoader workers have causes of their own. Waits in trackers are ``blocking-logging-upload``.
 
     What to do
     ----------
-    Request the next item, or several, before the current one is used: submitting to a pool and
-    asking for the result at once only moves the wait. Then start more producers, up to the number
-    of cores; make items cheaper; send arrays or tensors in shared memory instead of lists, which
-    are pickled element by element; let the queue hold a few items to smooth irregular ones. A
-    DataLoader with workers does all of this.
+    Request the next items before the current one is used: submitting to a pool and asking for the
+    result at once only moves the wait. Start more producers, up to the number of cores. Make items
+    cheaper. Send arrays or tensors in shared memory: lists are pickled element by element. Let the
+    queue hold a few items. A DataLoader with workers does all of this.
 
     References
     ----------

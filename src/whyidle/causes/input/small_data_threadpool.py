@@ -1,4 +1,4 @@
-"""Calls of a parallel tf.data stage sleep, and its thread pool is as small as the cores."""
+"""Calls of a parallel tf.data stage wait, and its thread pool has one thread per core."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ from whyidle.model.proof_facts import InputFacts
 )
 def small_data_threadpool(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    A parallel ``map`` or ``interleave`` waits in its calls (for storage, for a server), and tf.data
-    has only as many threads as the machine has cores.
+    -------------
+    The calls of a parallel ``map`` or ``interleave`` wait for storage or a server, and tf.data has
+    only as many threads as the machine has cores.
 
     Why it costs
     ------------
-    A call that waits occupies a thread but no core: the pool is full, the cores are idle, and
-    ``num_parallel_calls`` beyond the pool's size has no effect.
+    A call that waits occupies a thread but no core. The pool is full while the cores are idle, so
+    ``num_parallel_calls`` beyond the size of the pool has no effect.
 
     How it is detected
     ------------------
-    tf.data's own model: one stage with a parallelism above 1 has most of the work on a batch, at
-    least half a step on as many threads; the step waits for batches, while the process keeps less
-    than half a core busy for them; and the job has set no pool. The gain is the wait that remains
-    with a pool for as many calls as the batch has elements, at most 16.
+    In tf.data's own model, one stage with a parallelism above 1 has most of the work per batch.
+    This takes at least half a step on its threads. While the step waits for batches, the process
+    keeps less than half a core busy. The job has set no pool, or one that is too small. The
+    prediction uses a pool for as many calls as a batch has elements, at most 16.
 
     What looks alike
     ----------------
-    A stage of parallelism 1 is ``serial-map``. Calls that work need cores, not threads:
-    ``heavy-cpu-transform``.
+    A stage of parallelism 1 is ``serial-map``. Calls that compute are ``heavy-cpu-transform``.
 
     What to do
     ----------
     ``options = tf.data.Options(); options.threading.private_threadpool_size = 16; dataset =
-    dataset.with_options(options)``, or ``map(..., use_unbounded_threadpool=True)`` where it exists.
+    dataset.with_options(options)``, or ``map(..., use_unbounded_threadpool=True)`` if available.
 
     References
     ----------

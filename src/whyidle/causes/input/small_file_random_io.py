@@ -15,11 +15,10 @@ from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
 
 REMOVED = (0.3, 0.8, 1.0)
-"""share of the waiting that sequential reads of shards remove: careful, hopeful, and expected where
-bytes were not counted; the lower bound is low because fast local disks gain little"""
+"""share of the wait that sequential reads of shards remove. The lower bound is low because fast
+local disks gain little. The others apply only if bytes were not counted"""
 SEQUENTIAL = 100e6
-"""bytes per second of sequential reads over a gigabit network or from a hard disk, for all workers
-together"""
+"""bytes per second of sequential reads for all workers, from a gigabit network or a hard disk"""
 
 
 @cause(
@@ -30,9 +29,8 @@ together"""
 )
 def small_file_random_io(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    Every sample is a separate file, so small that finding and opening it costs more than reading
-    its bytes.
+    -------------
+    Every sample is a separate small file, which takes longer to find and open than to read.
 
     Why it costs
     ------------
@@ -41,19 +39,19 @@ def small_file_random_io(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     Workers mostly wait for storage (as in ``remote-storage-fetch-stall``), open at least one file
-    for every second sample, and read at most 256 KiB per opened file.
-
-    With sequential reads, the bytes are expected to take what a gigabit network takes for them,
-    with no further waiting for files or opening of them.
+    for every second sample, and read at most 256 KiB per file. The expected gain assumes sequential
+    reads at the rate of a gigabit network, without opening files. The lower bound removes at most
+    30 % of the wait, because fast local disks gain little.
 
     What looks alike
     ----------------
-    Large files on slow storage. On a fast local disk small files hardly wait, and are not reported.
+    Large files on slow storage are ``remote-storage-fetch-stall``. On a fast local disk, small
+    files hardly wait and are not reported.
 
     What to do
     ----------
     Pack samples into shards (tar, Arrow, RecordIO) and read them sequentially with a shuffle
-    buffer; or copy the files to a local disk, or use more workers.
+    buffer. Or copy the files to a local disk, or use more workers.
 
     References
     ----------

@@ -15,8 +15,7 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 
 LEFT = (0.5, 0.1, 0.02)
-"""part of the work that a cached element costs: careful, expected, hopeful, as for samples of
-loaders"""
+"""part of the wait that stays with a cache, as for loaders (low, expected, high gain)"""
 
 
 @cause(
@@ -28,30 +27,29 @@ loaders"""
 )
 def uncached_pipeline(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    A ``map`` decodes, parses or resizes the same elements in every epoch, by operators of
-    TensorFlow that draw no random numbers, and nothing before it shuffles.
+    -------------
+    A ``map`` decodes, parses or resizes the same elements in every epoch. It uses TensorFlow
+    operators that draw no random numbers, and no stage before it shuffles.
 
     Why it costs
     ------------
-    Every epoch pays for work that is needed once, and the step waits for it.
+    Every epoch repeats work that is needed once, and the step waits for it.
 
     How it is detected
     ------------------
-    tf.data's own model: one stage has most of the work on a batch, the step waits for batches, and
-    the pipeline has begun at least twice. The graphs of its function and of all stages before it
-    have no random operators and call no Python. The gain is the wait that remains where a cached
-    element costs a tenth of the work, the lower bound half of it.
+    In tf.data's own model, one stage has most of the work per batch, the step waits for batches,
+    and at least two epochs have begun. The graphs of this stage and of all stages before it contain
+    no random operators and no Python. A cache is expected to leave 10 % of the wait, at most 50 %.
 
     What looks alike
     ----------------
-    A function that runs Python may return something else each time, which no graph shows: then this
-    cause is silent. Behind a shuffle a cache would freeze the order.
+    Functions that run Python may return something else each time and are not judged. A cache behind
+    a shuffle would freeze the order.
 
     What to do
     ----------
-    ``.cache()`` behind the stage and before ``shuffle``, or ``.cache(file)`` where memory is too
-    small, or files with the result.
+    Call ``.cache()`` behind the stage and before ``shuffle``. If memory is too small, use
+    ``.cache(file)``, or write the results to files.
 
     References
     ----------

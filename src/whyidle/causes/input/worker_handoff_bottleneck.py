@@ -18,12 +18,11 @@ from whyidle.model.number_text import format_bytes, format_duration
 from whyidle.model.proof_facts import InputFacts
 
 LEFT = (0.5, 0.1, 0.0)
-"""share of packing and unpacking that remains: careful, expected, hopeful"""
+"""share of packing and unpacking that remains (low, expected, high gain)"""
 FETCHED = (1.0, 1.0, 0.0)
-"""share of taking a ready batch, beyond unpacking it, that remains. The training process requests a
-tensor's memory from the worker in a few messages (PyTorch's ``file_descriptor`` strategy), which a
-thread there answers when it gets the interpreter lock; this costs the same for few tensors as for
-many objects"""
+"""share of taking a ready batch, beyond unpacking, that remains. The training process requests each
+tensor's memory from the worker in a few messages (PyTorch's ``file_descriptor`` strategy). A thread
+of the worker answers when it gets the interpreter's lock, whatever the batch contains"""
 
 
 @cause(
@@ -34,50 +33,45 @@ many objects"""
 )
 def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     Loader workers have their batches ready, but packing them (pickle, shared memory) and unpacking
     them in the training process takes longer than making them.
 
     Why it costs
     ------------
-    Unpacking happens in the training process, one batch after the other, and packing blocks the
-    worker: more workers do not help.
+    The training process unpacks batches one by one, so more workers do not help.
 
     How it is detected
     ------------------
-    Time inside pickling, measured in the workers, and inside unpickling, measured in the training
-    process, accounts for at least half of the waiting that the workers' figures explain, and for
-    half of the cost of a batch. The expected gain assumes packing
-    and unpacking at a tenth of the cost, as for a few contiguous tensors; the lower bound is half
-    of that. What taking a ready batch takes beyond
-    that is the exchange with the worker about its memory, and is expected to remain. The step is
-    then as long as the workers take to make its batches, or as all the work takes on the cores, if
-    that is longer than the rest of the step and that exchange.
+    Packing and unpacking: the probe measures both. They account for at least half of the wait that
+    the workers' figures explain, and for half of the cost of a batch. The expected gain assumes a
+    tenth of this cost, as for a few contiguous tensors, and the lower bound half of it. The
+    exchange with the worker about its memory remains.
 
-    Or the batch was ready at every request, and taking it still blocks the loop for at least 15 %
-    of the step, beyond what workers that are slower than the loop need to make it, and it is more
-    than a few tensors, or unpacking takes most of that time: then half of it is expected, and
-    nothing at least, because the batches may be lean already.
+    Ready batches: taking batches that are already complete holds up the loop for at least 15 % of
+    the step. Batches have more than four tensors, or unpacking takes at least half of this time.
+    Half of it is the expected gain; the lower bound is no gain.
 
-    Or workers of one thread each wait for cores, and packing batches takes more of them than making
-    these: large tensors are copied into shared memory, page by page. The training thread then waits
-    for a core as well. Its removal is a batch that the training process looks up itself: nobody
-    waits, and its bytes are copied once.
+    Large tensors: workers of one thread wait for cores, and packing takes more CPU time than making
+    batches, because tensors are copied into shared memory. The training thread then waits for a
+    core, too. The expected gain assumes half of the bytes. The report also predicts a training
+    process that reads batches itself and copies them once.
 
-    Or the step would be shorter without workers than with any number of them, by one model: without
-    them the training thread makes each batch (the worker's time without waits for a core), with
-    them it takes each (the median of the ready ones), and waits where they or the cores do not keep
-    up. The cost then includes their starts and the training thread's waits for a core.
+    Needless workers: whyidle predicts the step for each number of workers, including none. Without
+    workers, the training thread makes each batch. With workers, it takes each batch, and waits if
+    they or the cores are too slow. The report names this cause if the step is shortest without
+    workers. Worker starts and waits for a core count as cost.
 
     What looks alike
     ----------------
-    Workers that take long to make a batch. A short wait in every step is the normal hand-off.
+    Workers that take long to make batches are ``heavy-cpu-transform`` or
+    ``dataloader-too-few-workers``. A short wait in every step is the normal hand-off.
 
     What to do
     ----------
     Return few contiguous tensors instead of many Python objects: collate in the worker, convert
-    lists and dictionaries to arrays, store images as uint8. Where a batch of a few tensors is made
-    faster than taken, use no workers.
+    lists and dictionaries to arrays, store images as uint8. If a batch of a few tensors is made
+    faster than it is taken, use no workers.
 
     References
     ----------
@@ -117,9 +111,8 @@ def worker_handoff_bottleneck(facts: Facts) -> Proof | None:
 
 
 def _without_workers(facts: Facts, workers: LoaderWorkers) -> InputFacts:
-    """What is known of a loader whose batches the training process should make itself. Careful, it
-    waits for cores as much as now and as long as its workers did; hopeful, taking batches cost
-    nothing but this."""
+    """Predictions for a loader whose batches the training process should make itself. Lower bound:
+    it waits for cores as much as it and its workers do now. Upper bound: it never waits."""
     steps = [workers.predict_step(0, free=free) for free in (False, True)]
     gains = [max(0.0, 1.0 - step / facts.step_s) for step in steps]
     predicted = from_gains((gains[0], sum(gains) / 2, gains[1]), "P1: no workers, one model")
@@ -127,8 +120,8 @@ def _without_workers(facts: Facts, workers: LoaderWorkers) -> InputFacts:
 
 
 def _prove_needless(facts: Facts, workers: LoaderWorkers) -> Proof:
-    """Prove that taking a batch of a few tensors costs more than making it. Its cost includes the
-    starts of workers and the training thread's waits for a core, which none would cause."""
+    """Prove that taking a batch of a few tensors costs more than making it. The cost includes
+    worker starts and the training thread's waits for a core, which loading inline avoids."""
     known = _without_workers(facts, workers)
     predicted = known.by_workers or from_gains((0.0, 0.0, 0.0), "")
     making = workers.batch_time - workers.mean_of("delay")
@@ -152,7 +145,7 @@ def _prove_needless(facts: Facts, workers: LoaderWorkers) -> Proof:
 
 
 def _prove_packing(facts: Facts, workers: LoaderWorkers) -> Proof:
-    """Prove that packing takes the cores: the training thread waits for one, or for a batch."""
+    """Prove that packing uses up the cores, so the training thread waits for a core or a batch."""
     waits = min(kept_waiting(facts) + workers.waiting_share, 1.0)
     work = max(workers.mean_of("process_cpu"), workers.mean_of("cpu"))
     own, size = work_of_workers(facts), facts.timeline.loading.batch_bytes
@@ -187,15 +180,15 @@ def _prove_packing(facts: Facts, workers: LoaderWorkers) -> Proof:
 
 
 def _predict_fewer_bytes(workers: LoaderWorkers, waits: float) -> tuple[float, float, float]:
-    """Gains where half of the bytes are passed on: the cores have that much less to do."""
+    """Gains if half of the bytes are passed on, so that the cores have less work."""
     loading = workers.mean_of("cpu") + workers.pickle_time
     saved = workers.pickle_time / 2 / max(loading, 1e-9)
     return 0.0, waits * saved, waits
 
 
 def _predict_lookup(facts: Facts, workers: LoaderWorkers, waits: float) -> Predicted:
-    """The gain where the training process looks a batch up itself, and no worker runs: nobody
-    waits, its bytes are copied once, and float64 need not be made float32 for the model."""
+    """The gain if the training process reads batches itself, without workers. No thread waits,
+    bytes are copied once, and float64 need not be converted to float32 for the model."""
     size = (facts.timeline.loading.batch_bytes or 0) * workers.per_step
     double = facts.timeline.loading.types.get("float64", 0) * workers.per_step
     careful, likely = (
@@ -211,8 +204,7 @@ def _predict_lookup(facts: Facts, workers: LoaderWorkers, waits: float) -> Predi
 
 
 def _predict_smaller_batches(workers: LoaderWorkers, own: float) -> list[float]:
-    """Gains with half, a tenth or nothing of packing and unpacking: workers then make batches, and
-    the cores do all the work, as fast as they can."""
+    """Gains if half, a tenth or nothing of packing and unpacking remains."""
     exchange = max(
         0.0, workers.ready_share * workers.facts.step_s - workers.unpickle_time * workers.per_step
     )

@@ -15,7 +15,7 @@ from whyidle.model.proof_facts import WORKER_STARTS
 from whyidle.model.roles import Role
 
 LEFT = 0.1
-"""share that remains: persistent workers still get the new epoch's indices and fill their queues"""
+"""share that remains: persistent workers still get new indices and fill their queues"""
 
 
 @cause(
@@ -26,33 +26,32 @@ LEFT = 0.1
 )
 def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    Each epoch makes a new iterator of the DataLoader, which starts worker processes that import the
-    program and copy the dataset again.
+    -------------
+    Each epoch creates a new iterator of the DataLoader. It starts worker processes, which import
+    the program and copy the dataset again.
 
     Why it costs
     ------------
-    The GPU waits until they deliver. With short epochs or slow starts (spawn) this happens often.
+    The GPU waits for their first batches, most of all with short epochs or slow starts (spawn).
 
     How it is detected
     ------------------
-    The device is idle while the training thread is inside ``DataLoader.__iter__``, and that call
-    starts processes. Seen in one step only, it does not show the length of an epoch, and the lower
-    bound is nothing. The first batch's own delay is not counted: it cannot be distinguished from
-    slow loading.
+    The device is idle while the training thread is in ``DataLoader.__iter__``, and that call starts
+    processes. If this is seen only once, the lower bound is no gain. The delay of the first batch
+    looks like slow loading and does not count.
 
-    Where the loader was recorded: from the creation of each iterator with new workers to its first
-    batch, less the time that a worker takes for a batch, as far as the device is idle meanwhile.
+    If the loader was recorded, the report counts the device's idle time from the creation of each
+    iterator with new workers to its first batch, less the usual time per batch. Persistent workers
+    leave about a tenth of it.
 
     What looks alike
     ----------------
-    Creating an iterator without workers costs nothing. The very first start is unavoidable; it is
-    part of the warm-up, which is excluded.
+    Iterators without workers cost nothing. The first start belongs to the warm-up and is excluded.
 
     What to do
     ----------
-    ``persistent_workers=True``. On Linux, where workers are forked, it often changes nothing: only
-    a start with a measured cost is reported.
+    Set ``persistent_workers=True``. On Linux, where workers are forked, this often changes nothing:
+    only a start with a measured cost is reported.
 
     References
     ----------
