@@ -1,4 +1,4 @@
-"""Reads of every step's result, where whole steps run beside the thread that calls them."""
+"""Reads of every step's result that keep a compiled step from running beside Python."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 AHEAD = 8
-"""steps that a host is ahead of its device: JAX holds back at 32 computations on a CPU"""
+"""steps that a host runs ahead of its device; on a CPU, JAX limits it to 32 computations"""
 
 
 def reads_of_steps(facts: Facts) -> Proof | None:
     """Prove that reads keep host and device from working at the same time. Without them a step
-    takes as long as the longer of both (P3); on a CPU at worst longer by the core that the host
-    takes from the device."""
+    takes as long as the longer of both (P3). On a CPU, they share the cores."""
     host, executed = facts.timeline.host, facts.rows_of(Role.EXECUTION)
     rows = facts.rows_of(Role.SYNC)
     reads = union_of(host.start[rows], host.end[rows])
@@ -69,15 +68,15 @@ def reads_of_steps(facts: Facts) -> Proof | None:
 
 
 class _StepParts(NamedTuple):
-    """What each step consists of, apart from evaluations, as shares of the time of all steps."""
+    """The parts of each step without evaluations, as shares of the time of all steps."""
 
     own: F64  # the host's time without reads
     device: F64
     left: float  # share of all time that is no evaluation
 
     def gain_beside(self, busy: F64) -> float:
-        """Return the gain if a few steps take as long as the longer of host and device. Not all
-        steps together: a wait at the end of an epoch hides no more than the last steps' work."""
+        """Return the gain if a few steps together take as long as the longer of host and device. A
+        wait at the end of an epoch hides only the work of the last steps."""
         first = np.arange(0, len(busy), AHEAD)
         own, busy = (np.add.reduceat(part, first) for part in (self.own, busy))
         return max(0.0, self.left - float(np.maximum(own, busy).sum()))
@@ -95,8 +94,8 @@ def _divide_steps(facts: Facts, reads: Intervals, executed: Intervals) -> _StepP
 
 
 def _cores_of_device(facts: Facts, own: float, device: float) -> float | None:
-    """Cores that the device keeps busy while it works, where the CPU is the device: the CPU time of
-    the process without that of its host, which is one core's; None if not known."""
+    """Cores that computing on the CPU keeps busy: the CPU time of the process, less that of its
+    single-threaded host. None if unknown."""
     reads = facts.timeline.process.cpu
     if len(reads) < 2 or reads[-1][0] <= reads[0][0] or not device:
         return None

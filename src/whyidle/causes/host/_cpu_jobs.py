@@ -1,9 +1,8 @@
 """Python overhead and unfused optimizers in watched jobs on the CPU, from samples and settings.
 
-An update pays for the call, for every parameter group, for every tensor (Python, and memory that is
-no longer cached) and for the bytes moved. A fused one still visits each group and each tensor. The
-costs were measured side by side; the recorded update shows how much slower or faster this machine
-is.
+An update pays for the call, each parameter group, each tensor (Python, and memory that is no longer
+cached) and the bytes moved. A fused one still visits each group and tensor. The costs were measured
+side by side. The recorded update shows how fast this machine is.
 """
 
 from __future__ import annotations
@@ -44,28 +43,26 @@ from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 UNLOCATED = 0.10
-"""the same where no sample shows a line of this Python, or only lines before which it ran. Samples
-that waited for the interpreter's lock indicate Python, a few of them wrongly: two healthy jobs
-showed 3.6 %, a faulty one 5.5 % in addition to its cause. Modules and optimizers also run Python
-before each operator: a healthy job of 9 ms per step showed 5.4 % before its loss in one of three
-recordings, a faulty one 6.2 % in addition to its cause. Long stretches may have no line either, if
-the lock is handed over after their last one: a loop of a third of the step had none in one of three
-recordings"""
+"""least share if no sample shows a line of this Python, or only the line before it. Samples that
+waited for the interpreter's lock indicate Python, a few of them wrongly. Healthy jobs showed up to
+3.6 % of such Python, and a faulty job 5.5 % in addition to its cause. Modules and optimizers also
+run Python before operators: a healthy job showed 5.4 % before its loss in one of three recordings,
+a faulty job 6.2 % in addition to its cause. Long Python may show no line if the lock is handed over
+after its last one: a loop of a third of the step had none in one of three recordings"""
 REMOVED = (0.5, 0.9, 1.0)
-"""low: half is removed; expected: it runs in every tenth step only; high: all is removed"""
+"""lower bound: half is removed; expected: it runs in every tenth step only; upper bound: all"""
 WARM_S = (0.0, 0.0, 0.5e-3)
-"""seconds by which a shorter update shortens the rest of the step: it gained -0.3 to 0.5 ms (15
-networks and optimizers, ``bench/optimizer_updates.py``)"""
+"""seconds by which a shorter update shortens the rest of the step: -0.3 to 0.5 ms (15 networks and
+optimizers, ``bench/optimizer_updates.py``)"""
 
 
 def python_overhead(facts: Facts) -> Proof | None:
-    """Prove Python between the calls of a step, except searches for unused parameters and what
-    a cause found by line explains.
+    """Prove Python between the calls of a step. Python that another cause explains does not count.
 
-    The low and high ends include the sampling error of the share (``share_bounds``), the high end
-    also what samples may have missed. Where no sample shows a line of it, and the share is small or
-    it ended in a framework's own dispatch, the expected gain is zero. What a compiled step hides
-    once its result is no longer read is the read's."""
+    The bounds include the sampling error of the share (``share_bounds``), the upper one also what
+    samples may have missed. The expected gain is zero if no sample shows a line and the share is
+    small, or if the Python ended in a framework's own dispatch.
+    """
     spans = facts.time_of("python") - debugging_time(facts) - unused_parameter_searches(facts)
     spans = spans - time_of_line_causes(facts) - find_eager_calls(facts).spans
     part = 1.0 - freeing_share(facts, spans) - _hidden_without_reads(facts, spans)
@@ -156,7 +153,7 @@ def optimizer_loop(facts: Facts) -> Proof | None:
 
 
 def _update_bounds(facts: Facts, spans: Intervals, rows: NDArray[np.int64]) -> tuple[float, float]:
-    """Interval of the share of updates in the step by the samples, if closures take a part."""
+    """Interval of the updates' share of the step. Only updates with closures need samples."""
     host, share = facts.timeline.host, facts.share_of(spans)
     calls = union_of(host.start[rows], host.end[rows])
     apart = (calls - spans).total > 0
@@ -164,7 +161,7 @@ def _update_bounds(facts: Facts, spans: Intervals, rows: NDArray[np.int64]) -> t
 
 
 def _longest_call_place(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, ...]:
-    """The line of the longest calls; of those in which a sample shows the update, if any does."""
+    """The line of the longest calls, preferably of those in which a sample shows the update."""
     host = facts.timeline.host
     samples, foreign = _sampled_calls(facts, union_of(host.start[rows], host.end[rows]))
     times = host.start[samples[~foreign]]
@@ -177,7 +174,7 @@ def _longest_call_place(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, .
 
 
 def _step_calls(facts: Facts, *names: str) -> tuple[Intervals, NDArray[np.int64]]:
-    """Time of optimizer steps with these span names, without closures; and their rows."""
+    """Time and rows of optimizer steps with these span names, without closures."""
     host, rows = facts.timeline.host, facts.rows_of(Role.OPTIMIZER)
     rows = rows[[facts.timeline.names[i] in names for i in host.name[rows]]]
     calls = union_of(host.start[rows], host.end[rows])
@@ -185,8 +182,8 @@ def _step_calls(facts: Facts, *names: str) -> tuple[Intervals, NDArray[np.int64]
 
 
 def _called_back(facts: Facts, calls: Intervals) -> Intervals:
-    """When an optimizer's step ran other code: trainers clip and log gradients in the closure that
-    they pass to it, after the backward pass. A call without a sample is as the nearest with one."""
+    """When an optimizer's step ran other code: trainers clip and log gradients in its closure,
+    after the backward pass. A call without a sample equals the nearest call with one."""
     host = facts.timeline.host
     rows, foreign = _sampled_calls(facts, calls)
     if not foreign.any():
@@ -198,7 +195,7 @@ def _called_back(facts: Facts, calls: Intervals) -> Intervals:
 
 
 def _sampled_calls(facts: Facts, calls: Intervals) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows of samples in these calls, in the order of time, and which show other code."""
+    """Rows of samples in these calls, in order of time, and whether each shows other code."""
     host, plays = facts.timeline.host, facts.timeline.vocabulary.plays
     rows = np.flatnonzero((host.detail >= 0) & is_among(host.thread, facts.host.drivers))
     rows = rows[calls.contains_times(host.start[rows])]
@@ -286,15 +283,15 @@ UPDATES: Final = {
     "Adagrad": Update(40, Costs(2, 18), Costs(25, 16), Costs(11, 6.5), 44, 20),
     "SGD": Update(30, Costs(1, 10.7), Costs(11, 9.3), Costs(8, 5.2), 32, 20),
 }
-"""read off ``bench/optimizer_updates.py``: 4 to 96 tensors of 900 to 540,000 elements, in one group
-or one each, in training steps (PyTorch 2.13, one thread). Bytes are counted from the operators"""
+"""from ``bench/optimizer_updates.py``: 4 to 96 tensors of 900 to 540,000 elements, in one group or
+one each, in training steps (PyTorch 2.13, one thread). Bytes are counted from the operators"""
 PLAIN = Update(30, Costs(1, 4.3), Costs(8.6, 2.8), Costs(9, 2.4), 12, 12)
 """SGD without momentum has one operator per tensor and nothing to fuse"""
 TENSOR = Estimate(1.4, 1.0, 0.5)
-"""cost of a tensor in a fused update, relative to the table: half of it was measured on a quiet
+"""cost of a tensor in a fused update, relative to the table. Half of it was measured on an idle
 machine with tiny tensors, which stay in the core's cache"""
 TRAFFIC = Estimate(1.6, 1.2, 0.75)
-"""the same of its memory traffic: a loop finds a tensor in the cache again at its next operator"""
+"""the same for memory traffic: the next operator of a loop finds the tensor in the cache"""
 BYTES_PER_S = 25e9
 """memory traffic of one core: 24 to 33 GB/s for 1 to 42 MB of parameters, gradients and states"""
 
@@ -302,9 +299,10 @@ BYTES_PER_S = 25e9
 def fused_update_s(optimizer: OptimizerFacts, taken_s: float) -> Estimate:
     """Seconds of a fused update of an optimizer whose update took ``taken_s``.
 
-    An update that is slower than the table may run on a slow machine, where a fused one is as slow
-    (low end), or wait for memory that it allocates, which a fused one does not (high end). Calls
-    are expected to be as slow, memory traffic is not."""
+    If an update is slower than the table, the machine may be slow, which slows a fused one as well
+    (low end). Or it waits for memory that it allocates, which a fused one does not (high end). The
+    expected update has slow calls, but not slow memory traffic.
+    """
     plain = optimizer.name == "SGD" and not optimizer.momentum
     update = PLAIN if plain else UPDATES[optimizer.name]
     present = update.foreach if optimizer.foreach else update.loop

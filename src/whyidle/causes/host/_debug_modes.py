@@ -1,7 +1,7 @@
 """Debugging modes that a watched process reports.
 
-The cost of a mode is a class figure on the work that it slows down (``Mode.costs``), and at least
-the share of samples in the mode's own code.
+The cost of a mode is a typical share of the work that it slows down, and at least the time that
+samples show in its own code.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 _ALSO = dict.fromkeys((ALLOCATIONS, ALLOCATION_STACKS), "loader") | {UNCOMPILED: "compile"}
-"""what a mode slows down besides work and Python; workers are traced, too"""
+"""what a mode slows down besides work and Python; workers are also traced"""
 
 
 def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
-    """Prove the costliest of these modes that is on; the evidence lists the others."""
+    """Prove the costliest of these modes that is on. The evidence lists the others."""
     active = [(mode, share) for mode in modes if (share := active_share(facts, mode)) > 0.0]
     if not active:
         return None
@@ -69,8 +69,7 @@ def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
 
 
 def _bucket_of(facts: Facts, mode: Mode, gain: float) -> Bucket:
-    """Where most of a mode's cost lies: its own code, what it makes the collector do, or the work
-    that it slows down."""
+    """Where most of a mode's cost lies: garbage collection, or the work that it slows down."""
     spans = _mode_time(facts, mode) & facts.time_of("gc")
     if facts.share_of(spans) > MOSTLY * gain:
         return "interruption"
@@ -79,8 +78,8 @@ def _bucket_of(facts: Facts, mode: Mode, gain: float) -> Bucket:
 
 
 def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, float]:
-    """Share of the step (low, expected, high) that a mode takes which is on in a share of samples:
-    of work and Python on a CPU, else of the time in which the device waits for the host."""
+    """Share of the step (low, expected, high) of a mode that is on in a share of samples: of work
+    and Python on a CPU, otherwise of the time in which the device waits for the host."""
     caller = "keras" if mode is EAGER_MODEL else ""
     if mode in EAGER and (gains := traced_gains(facts, caller)):
         return gains[0] * active, gains[1] * active, gains[2] * active
@@ -112,7 +111,7 @@ def _mode_gains(facts: Facts, mode: Mode, active: float) -> tuple[float, float, 
 
 
 def _mode_time(facts: Facts, *modes: Mode) -> Intervals:
-    """When samples show code of these modes, where they are on."""
+    """Times at which samples show code of these modes, if they are on."""
     active = [mode for mode in modes if mode.frames and active_share(facts, mode)]
     timeline, plays = facts.timeline, facts.timeline.vocabulary.plays
     roles = [mode.frames for mode in active if mode.frames]
@@ -126,12 +125,12 @@ def _mode_time(facts: Facts, *modes: Mode) -> Intervals:
 
 
 def debugging_time(facts: Facts) -> Intervals:
-    """When samples show code of any mode, which other causes do not count."""
+    """Times at which samples show code of any mode, which other causes exclude."""
     return _mode_time(facts, *MODES)
 
 
 def _enabling_place(facts: Facts, mode: Mode) -> tuple[Place, ...]:
-    """The user's line that switched the mode on; frames of a tracer's own program do not count."""
+    """The user's line that enabled the mode, not one of a tracer's own program."""
     for text in facts.timeline.process.asked.get(mode.id.removesuffix("_stacks"), "").split(";"):
         place = frame_place(text, facts.rank)
         if place is not None and not in_library(place):

@@ -1,4 +1,4 @@
-"""Operators of JAX that a watched job calls one by one beside its compiled step, by samples."""
+"""JAX operators that a watched job calls one by one outside its compiled step, from samples."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 PYTHON: Final = ("python", "preprocess")
-"""time in which Python runs: what a function called ``augment`` or ``get_batch`` does, too"""
+"""time in which Python runs, also in functions named ``augment`` or ``get_batch``"""
 REMOVED: Final = (0.9, 0.97)
-"""share of this Python that compiling it saves (careful, expected): steps of which eager optax
-updates took 52 and 91 % became 1.5 to 1.7 and 8 to 11 times as fast (JAX 0.10, busy cores)"""
+"""share of this Python that compiling it saves (lower bound, expected): steps with 52 and 91 % in
+eager optax updates became 1.5 to 1.7 and 8 to 11 times as fast (JAX 0.10, busy cores)"""
 SINGLE: Final = (0.6, 0.95)
-"""the same of elements of a batch one by one, whose work may stay: 96 % was saved of augmenting
-pictures of 32 x 32 pixels, and 60 % of 96 x 96"""
+"""the same for a loop over elements of a batch, whose work may stay: augmentation saved 96 % for
+pictures of 32 x 32 pixels, and 60 % for 96 x 96"""
 CALL: Final = {"jax": (5, 3, 2), "tensorflow": (5, 3, 2), "keras": (14, 9, 6)}
-"""what a call of a compiled step costs, in calls of single operators (careful, expected, hopeful):
-its arguments; in TensorFlow the hand-over to threads, too, and in Keras logs and callbacks"""
+"""cost of calling a compiled step, in calls of single operators (low, expected, high gain): its
+arguments, in TensorFlow the hand-over to threads, in Keras also logs and callbacks"""
 INSIDE: Final = (0.016, 0.01, 0.006)
-"""the same of an operator inside of it. Steps of 250 to 600 operators took 17 to 57 times as long
-untraced, and 5 to 15 times with convolutions (TensorFlow 2.21, JAX 0.10, busy cores)"""
+"""the same for each operator inside. Steps of 250 to 600 operators took 17 to 57 times as long
+untraced, 5 to 15 times with convolutions (TensorFlow 2.21, JAX 0.10, busy cores)"""
 WORK: Final = (1.25, 1.0, 0.6)
-"""what operators compute in a compiled step, relative to a burst: fused ones read and write less"""
+"""operator time in a compiled step, relative to a burst: fused ones access less memory"""
 
 
 def traced_gains(facts: Facts, caller: str = "") -> tuple[float, float, float] | None:
-    """Return the gain of a compiled step where each operator is called from Python, by a burst that
-    recorded them: their work stays, in TensorFlow what they take beyond a short one, and of the
-    rest what a compiled call costs. None without a burst."""
+    """Return the gain of compiling a step that calls its operators from Python, as a burst recorded
+    them. Their work stays (in TensorFlow what exceeds a short operator). The rest becomes the cost
+    of a compiled call. None without a burst."""
     name = caller or facts.timeline.framework or ""
     burst, call = facts.burst, CALL.get(name)
     if burst is None or call is None:
@@ -79,7 +79,7 @@ class EagerCalls(NamedTuple):
 
 
 def prove_eager_operators(facts: Facts) -> Proof | None:
-    """Prove operators that are called one by one, where a compiled call takes the gradients."""
+    """Prove operators that run one by one although a compiled call computes the gradients."""
     found = find_eager_calls(facts)
     share = facts.share_of(found.spans)
     if share < LEAST_SHARE:
@@ -108,7 +108,7 @@ def prove_eager_operators(facts: Facts) -> Proof | None:
 
 def find_eager_calls(facts: Facts) -> EagerCalls:
     """Return when lines of the job ran the framework's Python for single operators. The line that
-    calls the compiled step is none, nor is Keras' and Flax' own Python around it."""
+    calls the compiled step does not count, nor does Python of Keras and Flax around it."""
     timeline, host = facts.timeline, facts.timeline.host
     if timeline.framework != "jax" or not facts.on_cpu or not has_compiled_steps(facts):
         return EagerCalls()
@@ -135,7 +135,7 @@ def find_eager_calls(facts: Facts) -> EagerCalls:
 
 
 def _is_eager(facts: Facts, inner: str) -> bool:
-    """Whether the frames inside a line of the job call an operator, and do not only move data."""
+    """Whether the frames inside a line of the job call an operator that does not only move data."""
     frames = [frame for frame in inner.split(";") if frame]
     packages = set(map(package_of, frames))
     moves = facts.timeline.vocabulary.plays(Role.MOVING_FRAME, frames[-1] if frames else "")

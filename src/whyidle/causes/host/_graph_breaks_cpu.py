@@ -19,11 +19,11 @@ from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.roles import Role
 
 BETWEEN = (0.3, 0.7, 1.0)
-"""share saved of the eager code between pieces (low, expected, high): some breaks are necessary"""
+"""share saved of eager code between pieces (low, expected, high): some breaks are necessary"""
 RECOMPILED = (0.6, 0.9, 1.0)
 """share saved of recompilations for numbers that a break passes on"""
 FUSED = (0.0, 0.1, 0.4)
-"""share saved of the pieces' own work by one graph instead of several"""
+"""share of the pieces' own work that a single graph saves"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Shares:
 
 
 def graph_breaks(facts: Facts) -> Proof | None:
-    """Prove breaks that Dynamo reported; their cost is from samples of the broken functions."""
+    """Prove breaks that Dynamo reported. Samples of the broken functions show their cost."""
     breaks = _list_breaks(facts)
     if not breaks:
         return None
@@ -77,8 +77,8 @@ def _break_evidence(breaks: list[tuple[Place, str, int]], shares: Shares) -> tup
 
 
 def _list_breaks(facts: Facts) -> list[tuple[Place, str, int]]:
-    """The user's place, the reason and the count of each break, the most frequent first, without
-    deliberate breaks in PyTorch's own optimizers."""
+    """The user's place, the reason and the count of each break, the most frequent first. Deliberate
+    breaks in PyTorch's own optimizers are left out."""
     vocabulary = facts.timeline.vocabulary
     breaks: dict[tuple[str | None, int | None], tuple[Place, str, int]] = {}
     compiler = compilation.compiler_facts(facts)

@@ -1,4 +1,4 @@
-"""Proof of loops of short operators: their lines, and their part of the backward pass."""
+"""Proof of loops of short operators: their lines, and their share of the backward pass."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 CAREFUL = 0.75
-"""part of the loop's share of the backward pass that is saved at least: backward time per forward
-time was 1.55 to 2.24 in five loops of short operators (PyTorch 2.13, one core), so that dividing
-the pass by forward time errs by a fifth, and padding costs something"""
+"""lower bound of the loop's share of the backward pass that is saved. Backward time per forward
+time was 1.55 to 2.24 in five loops of short operators (PyTorch 2.13, one core), so dividing the
+pass by forward time errs by a fifth. Padding also costs something"""
 SLOWEST = 3.0
-"""backward time per forward time of the rest of a model at most: a matrix product has two"""
+"""most backward time per forward time of the rest of a model; a matrix product has two"""
 LEFT = 0.05
-"""part that stays when one call replaces hundreds, of a thousand nodes of a graph at most"""
+"""part that stays when one call replaces hundreds, for at most a thousand graph nodes"""
 
 
 def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
@@ -56,7 +56,7 @@ def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
 
 
 def _places_of(loop: OperatorLoop) -> tuple[Place, ...]:
-    """Lines with most time, and the loop, first where it is beside the model and calls helpers."""
+    """Lines with most time, and the loop. The loop is first if it is outside the model."""
     own = [line.place for line in loop.lines if line.place is not None][: MOST_PLACES - 1]
     around = [line.loop for line in loop.lines if line.loop is not None]
     listed = [*own, *around] if loop.part else [*around[:1], *own, *around]

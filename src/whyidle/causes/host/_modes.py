@@ -152,12 +152,12 @@ SWITCHED = (MALLOC, DEVMODE, EXCHANGES, WAITS)
 """modes that a process reports on every kind of device"""
 EAGER = (EAGER_MODEL, EAGER_FUNCTIONS, UNCOMPILED)
 ALWAYS = (PROFILER, TRACER, HOOKED, ALLOCATIONS, ALLOCATION_STACKS, NARROW)
-"""modes that count only if they are on all the time"""
+"""modes that count only if they are always on"""
 MODES = (ANOMALY, *ALWAYS, DETERMINISTIC, *EAGER, LEAKS, NANS, *SWITCHED)
 
 
 def _runs_late(facts: Facts, mode: Mode) -> bool:
-    """Whether a mode's own code still takes part of the last third of the steps in scope."""
+    """Whether a mode's own code still takes time in the last third of the steps in scope."""
     plays, scope = facts.timeline.vocabulary.plays, facts.scope
     if mode.frames is None or not len(scope):
         return False
@@ -168,9 +168,8 @@ def _runs_late(facts: Facts, mode: Mode) -> bool:
 
 
 def active_share(facts: Facts, mode: Mode) -> float:
-    """Share of the samples of the settings in which a mode is on. Profilers and tracers of the
-    training thread are meant for a few steps: they count if they are on in all samples, or
-    still take time at the end."""
+    """Share of the samples of the settings in which a mode is on. Profilers and tracers are meant
+    for a few steps. They count if they are always on or still run at the end."""
     process = facts.timeline.process
     if mode.variable:
         return float(bool(mode.values.search(process.environment.get(mode.variable, ""))))

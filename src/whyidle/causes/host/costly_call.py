@@ -1,4 +1,4 @@
-"""One line of the job, or what it calls in a library, takes much of the step."""
+"""One line of the job, or a library function that it calls, takes much of the step."""
 
 from __future__ import annotations
 
@@ -23,33 +23,32 @@ from whyidle.model.roles import Role
 )
 def costly_call(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    Most of the step is spent under one line of the job, beside the model, its backward pass and its
-    update; or in a library's function that has a cheaper form, such as the text of a tensor.
+    -------------
+    Most of the step is spent in or below one line of the job, outside the model, its backward pass
+    and its update. Or a library function with a cheaper form takes much of the step.
 
     Why it costs
     ------------
-    The training loop is one thread: the model waits until the call returns.
+    The training loop is a single thread, so the model waits until the call returns.
 
     How it is detected
     ------------------
-    On a watched job on the CPU, stack samples give the time below each line of the job, in Python
-    and in native code. Named is the innermost line below which more than half of the step is the
-    job's own code, or the library's function whose cheaper form saves most. In a model it has its
-    part of the backward pass. The gain is what the cheaper form saves; of own code, nothing,
-    half or all of its time, since only its author knows what is needed.
+    In a watched job on the CPU, stack samples show the time below each line of the job, in Python
+    and in native code. The report names the innermost line below which the job's own code takes
+    more than half of the step, or the library function whose cheaper form saves most. A line in the
+    model includes its part of the backward pass. The gain is what the cheaper form saves. For the
+    job's own code, only its author knows what is needed, so the bounds are 0 and 100 %.
 
     What looks alike
     ----------------
     Own code that makes batches is ``heavy-cpu-transform`` or ``dataloader-no-workers``. Lines that
-    only report are ``work-beside-training``, loops over elements are
-    ``short-operators-in-model``, and results that come again are ``same-result-again``. An
-    environment or a simulation may need its time: then the gain is smaller.
+    only report are ``work-beside-training``, loops over elements are ``short-operators-in-model``,
+    and repeated results ``same-result-again``. An environment may need all of its time.
 
     What to do
     ----------
-    Use the cheaper form. In own code: compute on whole arrays, keep what stays the same, and update
-    sums, trees and indices instead of going through everything that is stored.
+    Use the cheaper form. In your own code, compute on whole arrays and keep what stays the same.
+    Update sums, trees and indices instead of going through all stored data.
 
     References
     ----------

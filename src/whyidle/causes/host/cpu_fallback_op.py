@@ -18,13 +18,12 @@ from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 REMOVED = (0.5, 0.97, 1.0)
-"""share of the CPU work that is saved (low, expected, high), as the operator's time on the GPU is
-unknown. A CPU core reads about 10 GB/s, even a small GPU (T4) 320 GB/s"""
+"""share of the CPU work that is saved (low, expected, high); its time on the GPU is unknown. A CPU
+core reads about 10 GB/s, even a small GPU (T4) 320 GB/s"""
 BUCKETS: Final[tuple[Bucket, ...]] = ("sync", "host", "transfer")
-"""buckets of its time: for a large tensor mostly the copies"""
+"""buckets of its time; for a large tensor mostly copies"""
 STAYS = 0.5
-"""low estimate: the operator stays on the CPU but becomes cheaper, and its copies take as long as
-before, without the waits for them"""
+"""lower bound: the operator stays on the CPU at half its cost, and its copies remain"""
 
 
 @cause(
@@ -34,34 +33,31 @@ before, without the waits for them"""
 )
 def cpu_fallback_op(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     Data is copied to the CPU, an operator (or NumPy, SciPy, scikit-learn) processes it there, and
-    the result is copied back. A module or buffer was left on the CPU, or the operator has no GPU
-    implementation.
+    the result is copied back. A module or buffer is on the CPU, or no GPU version exists.
 
     Why it costs
     ------------
-    The copy to the CPU waits until the GPU has finished its queue. Then the GPU is idle while the
-    CPU works, copies the result, and fills the queue again.
+    The copy to the CPU waits until the GPU has finished its queue. The GPU is then idle while the
+    CPU works, copies the result back and fills the queue again.
 
     How it is detected
     ------------------
-    Within one step there is a copy from the device, then operators on the same thread that launch
-    nothing and take at least 20 us, then a copy to the device. NumPy's work is not recorded: in
-    this case the thread takes as long between the copies, which move about as many elements. The
-    gain is a replay of the recorded steps without these waits and with half of that CPU work, or,
-    without the copies, with 3 % or none of it (P3 plus the operator's time on the CPU minus its
-    unknown time on the GPU).
+    Within one step, a thread copies from the device, runs operators that launch nothing and take at
+    least 20 us, and copies to the device. NumPy's work is not recorded. Instead, the time between
+    two copies of about as many elements counts. The recorded steps are replayed without these waits
+    (P3). The lower bound keeps half of the CPU work and the copies. The expected gain keeps 3 % of
+    the work, the upper bound none, both without the copies.
 
     What looks alike
     ----------------
-    Reading a scalar copies nothing back to the device: ``per-step-host-sync``. The next batch's
-    copy after a logged scalar belongs to another step.
+    Reading a scalar copies nothing back: ``per-step-host-sync``. The copy of the next batch after a
+    logged scalar belongs to another step.
 
     What to do
     ----------
-    Move the module, buffer or constant to the device, replace the operator, or do its work for the
-    whole batch before the step.
+    Move the module or buffer to the device, replace the operator, or do its work before the step.
 
     References
     ----------

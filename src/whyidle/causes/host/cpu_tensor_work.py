@@ -1,4 +1,4 @@
-"""Operators compute on the CPU in the loop while the device waits."""
+"""Operators of the training loop compute on the CPU while the device waits."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 
 REMOVED = (0.5, 0.97, 1.0)
-"""share of the CPU work that is saved (low, expected, high), as its time on the device is unknown:
-a CPU core reads about 10 GB/s, even a small GPU (T4) 320 GB/s"""
+"""share of the CPU work that is saved (low, expected, high); its time on the device is unknown. A
+CPU core reads about 10 GB/s, even a small GPU (T4) 320 GB/s"""
 
 
 @cause(
@@ -27,33 +27,31 @@ a CPU core reads about 10 GB/s, even a small GPU (T4) 320 GB/s"""
 )
 def cpu_tensor_work(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    The loop creates or transforms tensors on the CPU: random numbers, masks, positions,
-    normalisation, augmentation. The GPU has nothing to do meanwhile.
+    -------------
+    The loop creates or transforms tensors on the CPU while the GPU has nothing to do: random
+    numbers, masks, positions, normalisation, augmentation.
 
     Why it costs
     ------------
-    The training thread computes instead of launching kernels. The GPU finishes what is queued, and
-    is idle until the thread is done and the result has been copied.
+    The training thread computes instead of launching kernels. The GPU finishes its queue and is
+    idle until the thread is done and the result has been copied.
 
     How it is detected
     ------------------
-    Operators of a launching thread run for 50 us or longer without any call of the GPU's runtime in
-    them, while the GPU is idle. Data movement, waits, and the time inside the DataLoader, library
-    transforms, checkpoints, evaluation and compilation do not count. The recorded steps are
-    replayed with half, nearly all or all of this time removed (P4).
+    Operators of a launching thread run for at least 50 us without any call of the GPU's runtime,
+    while the GPU is idle. Data movement, waits, the DataLoader, library transforms, checkpoints,
+    evaluation and compilation do not count. The replay omits half, 97 % or all of it (P4).
 
     What looks alike
     ----------------
     An operator that processes results of the GPU on the CPU is ``cpu-fallback-op``. Work inside the
-    DataLoader is ``heavy-cpu-transform`` or ``dataloader-no-workers``. Operators that launch
-    kernels are ``launch-bound-small-kernels``.
+    DataLoader is ``heavy-cpu-transform`` or ``dataloader-no-workers``. Operators with kernels are
+    ``launch-bound-small-kernels``.
 
     What to do
     ----------
-    Create tensors on the device (``torch.randn(..., device=x.device)``), move the input first and
-    transform it there, compute constants once before the loop, or do work per sample in the
-    DataLoader's workers.
+    Create tensors on the device (``torch.randn(..., device=x.device)``), or move the input there
+    before the transform. Compute constants before the loop. Do work per sample in loader workers.
 
     References
     ----------

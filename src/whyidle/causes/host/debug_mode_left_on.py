@@ -28,8 +28,8 @@ LEAST_KERNELS = 20
 )
 def debug_mode_left_on(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    ``CUDA_LAUNCH_BLOCKING=1`` makes every launch wait for its kernel; autograd's anomaly mode
+    -------------
+    ``CUDA_LAUNCH_BLOCKING=1`` makes every launch wait for its kernel. Autograd's anomaly mode
     searches the result of every backward node for NaN and reads the answer back.
 
     Why it costs
@@ -38,35 +38,31 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Blocking launches: at least 90 % of the kernels end before the call that launched them returns.
-    Anomaly mode: at least half of the backward nodes contain an ``aten::isnan`` whose result is
-    read back. The gain is a replay of the recorded steps without these waits (P3).
+    Trace: with blocking launches, at least 90 % of the kernels end before their launch call
+    returns. With anomaly mode, at least half of the backward nodes contain an ``aten::isnan``. The
+    recorded steps are replayed without these waits (P3).
 
-    A watched process on the CPU reports whether anomaly mode, the PyTorch profiler, a Python tracer
-    or profiler, or deterministic algorithms are on, and which line enabled them. The gain is a
-    class figure on the job's work, and at least the share of stack samples in the mode's own code
-    (PyTorch's profiler sums up what it recorded in Python).
-    Anomaly mode costs its samples, the Python that ended at operators which asked for their call
-    stack, and 10 to 65 % of the backward pass, which searches every gradient (six networks, PyTorch
-    2.13, CPU). A trial measures the gain exactly. A profiler that is on for some steps only does
-    not count, unless its code still takes 3 % of the last third.
+    Watched job on the CPU: the process reports whether anomaly mode, the PyTorch profiler, a Python
+    tracer or profiler, or deterministic algorithms are on, and which line enabled them. The gain is
+    a typical cost of the mode, and at least the stack samples in its own code. Anomaly mode costs
+    these samples, the Python that records call stacks, and 10 to 65 % of the backward pass (six
+    networks, PyTorch 2.13). A profiler that is on for some steps only does not count, unless its
+    code still takes 1 % of the last third of the steps.
 
-    Of modes that run a traced step operator by operator (``run_eagerly``, ``jax_disable_jit``),
-    what the operators compute by a burst stays, and the cost of a call of the compiled step. JAX
-    also reports ``jax_check_tracer_leaks`` and ``jax_debug_nans``; their class figures are those of
-    small networks on a CPU.
+    ``run_eagerly`` and ``jax_disable_jit`` run a traced step operator by operator. The prediction
+    keeps what the operators compute in a burst, and adds the cost of calling a compiled step. The
+    figures of ``jax_check_tracer_leaks`` and ``jax_debug_nans`` are from small networks on a CPU.
 
-    On every device, a watched process reports ``PYTHONMALLOC=debug``, ``PYTHONDEVMODE``,
+    On every device, the process reports ``PYTHONMALLOC=debug``, ``PYTHONDEVMODE``,
     ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` and ``torch.cuda.set_sync_debug_mode``. Their cost depends on
-    the number of objects, collectives and waits, so these findings are remarks without a promised
-    gain. With the first two, loops that create Python objects took 1.5 times as long, operators 1.0
-    to 1.08 times.
+    the number of objects, collectives and waits, so the lower bound is no gain. With the first two,
+    loops that create objects took 1.5 times as long, operators 1.0 to 1.08 times.
 
     What looks alike
     ----------------
-    Ordinary ``.item()`` calls are ``per-step-host-sync``. A device that always catches up with its
-    launches is ``launch-bound-small-kernels``: there launch calls return before the kernel starts.
-    Other debug modes leave no trace in a recording and are not judged.
+    Ordinary ``.item()`` calls are ``per-step-host-sync``. If launch calls return before the kernel
+    starts, a device that catches up with its launches is ``launch-bound-small-kernels``. Other
+    debugging modes leave no trace in a recording and are not judged.
 
     What to do
     ----------
@@ -114,8 +110,7 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
 
 
 def _nan_checks(facts: Facts) -> tuple[I64, I64]:
-    """Searches for NaN in backward nodes, and the waits of these nodes; empty where too few nodes
-    are searched."""
+    """Searches for NaN in backward nodes, and their waits; empty if too few nodes are searched."""
     host = facts.timeline.host
     nodes = facts.rows_of(Role.BACKWARD_NODE)
     checks = _rows_within(host, nodes, facts.rows_of(Role.NAN_CHECK))

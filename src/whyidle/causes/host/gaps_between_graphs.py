@@ -17,41 +17,39 @@ from whyidle.model.proof_facts import HostFacts
 from whyidle.model.timeline import HostKind
 
 BUCKETS: tuple[Bucket, ...] = ("host", "sync", "transfer")
-"""buckets of the time between graphs: preparing inputs, reading results, copying both"""
+"""buckets of the time between graphs: preparing inputs, reading results, copying"""
 HIDDEN = (0.3, 0.8, 1.0)
-"""share of the preparation that runs beside the device if the host works one step ahead (careful,
-expected, hopeful); what depends on the sampled tokens stays"""
+"""share of the preparation that a host one step ahead hides (lower bound, expected, upper bound);
+what depends on the sampled tokens stays"""
 
 
 @cause("The GPU waits between CUDA graphs", bucket="host", needs=("device_events", "launch_links"))
 def gaps_between_graphs(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    The step is a CUDA graph, launched with one call. Between two graphs the CPU reads results,
-    schedules, and prepares the inputs of the next one, and the GPU waits.
+    -------------
+    The step is a CUDA graph, launched with one call. Between two graphs, the CPU reads results,
+    schedules, and prepares the next inputs, while the GPU waits.
 
     Why it costs
     ------------
-    In decoding, a graph takes a few milliseconds, and everything that the CPU does between two of
-    them is paid for every token.
+    In decoding, a graph takes a few milliseconds, and the CPU's work delays every token.
 
     How it is detected
     ------------------
-    More than half of the kernel time was launched with graphs. The cost is the GPU's idle time
-    while the host works, reads a result or copies. 30 to 100 % of it is hidden if the host works
-    one step ahead (P3). The evidence names the operators that the host runs meanwhile.
+    More than half of the kernel time is in CUDA graphs. The cost is the GPU's idle time between
+    graphs while the host works, reads a result or copies. If the host works one step ahead, 80 % of
+    it is expected to be hidden, with bounds of 30 and 100 % (P3).
 
     What looks alike
     ----------------
-    Without graphs, the CPU launches each kernel: ``launch-bound-small-kernels``. Waits for
-    requests, when a server has nothing to do, are longer than gaps between graphs.
+    Without graphs, the CPU launches each kernel: ``launch-bound-small-kernels``. When a server has
+    no requests, it waits longer than between two graphs.
 
     What to do
     ----------
     Prepare the next step while the present one runs: ``--async-scheduling`` in vLLM, the overlap
     scheduler in SGLang (on unless ``--disable-overlap-schedule``) and TensorRT-LLM. Keep inputs in
-    static buffers that small kernels update inside the graph. Decode more requests at once, so that
-    each gap serves more tokens.
+    static buffers that small kernels update inside the graph. Decode more requests at once.
 
     References
     ----------
@@ -92,7 +90,7 @@ def gaps_between_graphs(facts: Facts) -> Proof | None:
 
 
 def _running_graphs(facts: Facts) -> Intervals:
-    """From the first to the last kernel of each graph, with the gaps inside."""
+    """The time from the first to the last kernel of each graph, including gaps."""
     rows = np.flatnonzero(facts.in_graph)
     calls, first, index = np.unique(
         facts.launches.call[rows], return_index=True, return_inverse=True

@@ -26,31 +26,29 @@ REMOVED = (0.3, 0.7, 1.0)
 )
 def graph_breaks(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     ``torch.compile`` could not follow some code (a print, ``.item()``, an ``if`` on data, an
-    unknown library), so each step runs several compiled regions with eager Python between them.
+    unknown library). Each step runs several compiled regions with eager Python between them.
 
     Why it costs
     ------------
-    Between regions nothing is fused, operators are dispatched one by one, and every region checks
-    its guards again.
+    Between regions nothing is fused. Every region checks its guards again.
 
     How it is detected
     ------------------
-    Two or more *different* frames (``Torch-Compiled Region: FRAME/VARIANT``) run in a step. The
-    loss is the time between the first and the last of them, outside any region, in which the device
-    waits for the host. The gain is a replay of the recorded steps with less of that host time (P4
-    on the broken part).
+    Trace: two or more *different* frames (``Torch-Compiled Region: FRAME/VARIANT``) run in a step.
+    The cost is the time between the first and the last of them, outside any region, in which the
+    device waits for the host. The steps are replayed with 30, 70 or 100 % less of it (P4).
 
-    On a watched job on the CPU, Dynamo reports where and why it broke a graph. Stack samples show
-    how long the broken functions run eager code between their compiled pieces, of which at most all
-    is saved. Of the pieces' own work, one graph instead of several is expected to save a tenth, at
-    most four tenths. Breaks in PyTorch's own optimizers do not count.
+    Watched job on the CPU: Dynamo reports where and why it broke a graph. Stack samples show how
+    long the broken functions run eager code between their compiled pieces. The prediction saves 30,
+    70 or 100 % of it. One graph is expected to save a tenth of the pieces' own work, at most four
+    tenths. Breaks in PyTorch's own optimizers do not count.
 
     What looks alike
     ----------------
     One frame called many times is a repeated block compiled on purpose. Variants of one frame are
-    recompilations. Recordings of PyTorch before 2.4 do not name frames and are not judged.
+    recompilations. PyTorch before 2.4 does not name frames and is not judged.
 
     What to do
     ----------
@@ -92,7 +90,7 @@ def graph_breaks(facts: Facts) -> Proof | None:
 
 
 def _time_between_regions(facts: Facts, rows: NDArray[np.int64]) -> Intervals:
-    """From the first to the last region of each step, outside the regions."""
+    """The time from the first to the last region of each step, outside the regions."""
     host, begins = facts.timeline.host, facts.timeline.host.start[rows]
     step = np.searchsorted(facts.steps.start, begins, side="right")
     regions = [begins[step == number] for number in np.unique(step)]

@@ -1,4 +1,4 @@
-"""Steps take longer and longer as the run goes on."""
+"""Steps take longer as the run goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from whyidle.model.proof_facts import HostFacts
 from whyidle.model.purposes import MEANINGS
 
 LEAST_READS = 3
-"""readings of the process's memory that show whether it grows"""
+"""least readings of the process's memory that show growth"""
 
 
 @cause(
@@ -28,36 +28,32 @@ LEAST_READS = 3
 )
 def growing_step(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     A step works on what earlier steps have left: a list of all outputs, a graph that is kept, a
-    cache that fills, a file that is written anew.
+    cache that fills, a file that is rewritten.
 
     Why it costs
     ------------
-    The total time grows with the square of the number of steps. What is cheap in a short test takes
-    most of a long run.
+    The total time grows with the square of the number of steps, so short tests do not show it.
 
     How it is detected
     ------------------
-    The steady steps are divided into six parts of the run; each part has a longer median step than
-    the one before (two of the 15 pairs may be in the other order if the line is not the training's
-    own, as other programs disturb a part), and the last is at least a tenth of the mean step above
-    the first. Stack samples show one line with at least half of the growth, which grows at least
-    twice as fast as the rest of the step. The gain is the step at the beginning of the run, by the
-    trend, against the mean step; the lower bound is the time at the line, if it only reports, or
-    its growth.
+    The median steps of six parts of the run increase from part to part, in total by at least 10 %
+    of the mean step. Two of the 15 pairs of parts may be in the other order if the line is not part
+    of training, because other programs can disturb a part. Stack samples show one line with at
+    least half of the growth, which grows at least twice as fast as the rest of the step. The gain
+    is the mean step less the step at the beginning of the run, by its trend. The lower bound is the
+    growth of the line or, if it only reports, its whole time.
 
     What looks alike
     ----------------
-    Longer sequences, or a machine that slows down, make forward and backward pass grow alike. Other
-    programs that take the cores: by the kernel's count they use more of them than in the first half
-    of the run, while the job itself computes no more for a step and no core is to spare.
-    ``memory-leak-growth`` is memory that grows while the steps do not.
+    Longer sequences, or a slower machine, lengthen forward and backward pass alike. Other programs
+    may take the cores: in the second half of the run they use more, while the job computes no more
+    per step and no core is idle. Growing memory alone is ``memory-leak-growth``.
 
     What to do
     ----------
-    Count along the way instead of computing anew over everything so far. Detach what outlives the
-    step. Bound lists and caches. Append to files.
+    Update totals as you go. Detach what outlives the step. Limit lists and caches. Append to files.
 
     References
     ----------

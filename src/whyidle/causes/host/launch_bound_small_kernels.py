@@ -17,10 +17,10 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 
 MOST_REMOVED = 0.5
-"""low estimate: half of the time between launches stays, since a compiler cannot remove code that
+"""lower bound: half of the time between launches stays, because compilers cannot remove code that
 depends on data, and every graph break leaves Python behind"""
 SLOW_LAUNCH = 2.0
-"""low estimate: a launch takes twice as long as recorded"""
+"""lower bound: a launch takes twice as long as recorded"""
 LARGER = 4.0
 """batch factor of the additional prediction for a larger batch"""
 
@@ -32,33 +32,29 @@ LARGER = 4.0
 )
 def launch_bound_small_kernels(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     The GPU runs each kernel faster than the CPU launches the next one: Python, the dispatcher and
     the launch itself take longer than the kernel.
 
     Why it costs
     ------------
-    The queue of launched work is empty, so the GPU is idle between kernels, and the step takes as
-    long as the CPU needs to launch it. A faster GPU or a smaller model changes nothing; a larger
-    batch is nearly free.
+    The launch queue is empty, so the GPU is idle between kernels, and the CPU's launches determine
+    the step time. A faster GPU or a smaller model changes nothing. A larger batch is nearly free.
 
     How it is detected
     ------------------
-    The loss is the time in which the device is idle while the host prepares the next launch, less
-    the recording's own cost. The recorded steps are replayed with the time between launches reduced
-    to launching alone (P4: ``T^ = max(G', launches x time per launch)``); at the low end half of it
-    stays, at the high end one launch per step remains. The evidence shows the median kernel, the
-    launches per step, the delay from launch to start, and the share of launches that find the queue
-    empty.
+    The cost is the time in which the device is idle while the host prepares the next launch, less
+    the cost of recording. The recorded steps are replayed with the time between launches reduced to
+    the launches alone (P4: ``T^ = max(G', launches x time per launch)``). The lower bound keeps
+    half of this time, the upper bound one launch per step.
 
     What looks alike
     ----------------
-    Short kernels behind a full queue cost nothing. A loop over parameters in the optimizer is
-    ``unfused-optimizer``; long stretches of Python are ``python-overhead-in-step``; refills after a
-    wait are ``per-step-host-sync``; launches that wait for their kernels are
-    ``debug-mode-left-on``; operators that compute on the CPU are ``cpu-tensor-work``, and waits
-    between CUDA graphs ``gaps-between-graphs``. A recording with missing events is not judged,
-    since its gaps may hold work.
+    Short kernels behind a full queue cost nothing. An optimizer that loops over parameters is
+    ``unfused-optimizer``, long Python ``python-overhead-in-step``, idle time after a wait
+    ``per-step-host-sync``, launches that wait for their kernels ``debug-mode-left-on``, operators
+    that compute on the CPU ``cpu-tensor-work``, and waits between CUDA graphs
+    ``gaps-between-graphs``. Recordings with missing events are not judged.
 
     What to do
     ----------
@@ -105,9 +101,9 @@ def _predict_larger_batch(facts: Facts) -> Predicted | None:
 
 
 def _launch_gains(facts: Facts, dispatch: Intervals, exposed: float) -> tuple[float, float, float]:
-    """Share of the step saved with less time between launches (low, expected, high), against the
-    step without the recording's own cost. Only the high one may exceed its part of the exposed
-    time: other waits of the host that become shorter belong to other causes."""
+    """Share of the step saved with less time between launches (low, expected, high), compared with
+    the step without the cost of recording. Only the high one may exceed its part of the exposed
+    time, because shorter waits of the host belong to other causes."""
     launching, replay = facts.kernel_launching, facts.replay
     launches = len(launching.calls) * launching.call_s / max(dispatch.total / 1e9, 1e-9)
     removed = (
@@ -128,7 +124,7 @@ def _launch_gains(facts: Facts, dispatch: Intervals, exposed: float) -> tuple[fl
 
 
 def _recording_share(facts: Facts) -> float:
-    """The share of the step that is the recording's own cost."""
+    """The cost of recording as a share of the step."""
     replay = facts.replay
     alone = replay.replayed_length(facts.kernel_launching.without_recording(RECORDING[1]))
     return 1.0 - alone / max(replay.base_ns, 1.0)

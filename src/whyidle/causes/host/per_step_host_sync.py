@@ -18,7 +18,7 @@ from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 CAREFUL = 0.8
-"""low estimate: a fifth of the gain is lost, since the value is still read later"""
+"""lower bound: a fifth of the gain is lost, because the value is still read later"""
 
 
 @cause(
@@ -29,40 +29,38 @@ CAREFUL = 0.8
 )
 def per_step_host_sync(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     ``.item()``, ``.cpu()``, ``print(tensor)``, ``if tensor:``, ``nonzero`` or an explicit
     ``synchronize()`` makes the CPU wait until the GPU has done everything launched so far.
 
     Why it costs
     ------------
-    While the CPU waits, it launches nothing, so the GPU finishes its queue and is idle until the
-    CPU has filled it again. CPU and GPU take turns instead of working at the same time. The wait
-    itself costs nothing; the gap after it does.
+    While the CPU waits, it launches nothing. The GPU finishes its queue and is idle until the CPU
+    has filled it again. The wait itself costs nothing; the gap after it does.
 
     How it is detected
     ------------------
     whyidle finds calls that end when device work ends, and the idle time of the device after them,
-    at most as long as the wait. The gain is a replay of the recorded steps without these waits (P3:
-    ``T^ = max(C, G)``, so at most ``min(C, G)`` less the present overlap).
+    at most as long as the wait. The recorded steps are replayed without these waits (P3: ``T^ =
+    max(C, G)`` of CPU time ``C`` and GPU time ``G``).
 
-    In a watched job of JAX, whole compiled steps run beside Python: reads of their results are
-    recorded where they wait. Without them a few steps take as long as the longer of host and
-    device; on a CPU at worst longer by the core that the host then takes from the device; the CPU
-    time of the process tells how many it needs.
+    In a watched job of JAX, whole compiled steps run beside Python, and the probe records reads
+    that wait for their results. Without these reads, a few steps take as long as the longer of host
+    and device. On a CPU, both share the cores: the lower bound adds the host's work, divided by the
+    number of cores, to that of the device. The expected gain estimates from the CPU time of the
+    process how many cores the device needs.
 
     What looks alike
     ----------------
-    A long wait for a busy GPU is harmless if the next work is queued at once; so is the
-    synchronisation at the end of a recording. A wait for a copy to the device is
-    ``pageable-h2d-copy`` or ``blocking-h2d-copy``; a wait of the allocator is ``allocator-thrash``;
-    a wait before work on the CPU is ``cpu-fallback-op``.
-
-    A serving engine must read the sampled tokens: ``gaps-between-graphs``.
+    A long wait for a busy GPU is harmless if the next work is queued at once. A wait for a copy to
+    the device is ``pageable-h2d-copy`` or ``blocking-h2d-copy``, a wait of the allocator
+    ``allocator-thrash``, and a wait before work on the CPU ``cpu-fallback-op``. A serving engine
+    must read the sampled tokens: ``gaps-between-graphs``.
 
     What to do
     ----------
-    Read scalars every k-th step or one step late, accumulate metrics on the device, and replace
-    boolean masks by ``torch.where``.
+    Read scalars every k-th step or one step late. Accumulate metrics on the device. Use
+    ``torch.where`` instead of boolean masks.
 
     References
     ----------
@@ -100,9 +98,8 @@ def per_step_host_sync(facts: Facts) -> Proof | None:
 
 
 def _sync_gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, float]:
-    """Low, expected and high gain. Recording slows the host down, which can hide or create waits:
-    its cost is expected to disappear where it was measured. A slow batch call may be a wait for
-    data, or only the hand-over."""
+    """Low, expected and high gain. Recording slows the host down, which can hide or create waits.
+    The expected gain excludes this cost if it was measured."""
     replays, gains, expected = [facts.replay], [], []
     usual = 1.0 if facts.kernel_launching.is_cost_measured else 0.0
     if len(facts.rows_of(Role.BATCH_FROM_WORKERS)):
@@ -117,7 +114,7 @@ def _sync_gains(facts: Facts, rows: NDArray[np.int64]) -> tuple[float, float, fl
 
 
 def _waiting_operators(facts: Facts, rows: NDArray[np.int64]) -> list[str]:
-    """Operators, else runtime calls, that wait; the most frequent first."""
+    """Operators that wait (or runtime calls without an operator), the most frequent first."""
     names, host = facts.timeline.names, facts.timeline.host
     counts = Counter(
         facts.waits.operator_around(int(row)) or names[host.name[row]]

@@ -1,4 +1,4 @@
-"""Python between operators delays the model's work, in jobs on the CPU."""
+"""Python between operators delays the model in jobs on the CPU."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from whyidle.model.proof_facts import HostFacts
 )
 def python_between_operators(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    The job computes on the CPU, and between its operators the training thread runs Python that
+    -------------
+    The job computes on the CPU. Between its operators, the training thread runs Python that
     computes nothing for the model: sleeping, converting lists, metrics, string building.
 
     Why it costs
@@ -38,18 +38,15 @@ def python_between_operators(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    On jobs without a GPU, whyidle finds stretches of at least 0.2 ms in which the training thread
-    shows Python frames but no operator. Shorter stretches are the usual dispatch from one operator
-    to the next, which recording itself lengthens. The known share of samples that mistake operators
-    for Python is subtracted. For ranks that meet in every step, only the time that all of them have
-    counts; the additional time of one rank makes it late (``late-rank``). The gain is the time of
-    these stretches if halved, run in every tenth step only, or removed.
+    In profiles of jobs without a GPU, whyidle finds stretches of at least 0.2 ms in which the
+    training thread shows Python frames but no operator. Shorter stretches are the usual dispatch of
+    operators, which recording lengthens. If ranks meet in every step, only the time that all of
+    them have counts. The prediction saves half, nine tenths or all of it.
 
     What looks alike
     ----------------
     Loading, preprocessing, checkpoints, logging and garbage collection have causes of their own.
-    On a GPU only the time that keeps it waiting counts, and in watched jobs stack samples, with
-    their error, show the time: both are ``python-overhead-in-step``.
+    Watched jobs are ``python-overhead-in-step``. Additional Python of one rank is ``late-rank``.
 
     What to do
     ----------
@@ -88,7 +85,7 @@ def python_between_operators(facts: Facts) -> Proof | None:
 
 
 def _costliest_places(facts: Facts, pauses: Intervals) -> tuple[tuple[Place, ...], str]:
-    """The places with most of the time, and the library that the first one mostly runs in."""
+    """The places with most time, and the library that runs at the first one."""
     spent: Counter[Place] = Counter()
     within: defaultdict[Place, Counter[str]] = defaultdict(Counter)
     for start, end in zip(pauses.start.tolist(), pauses.end.tolist(), strict=True):

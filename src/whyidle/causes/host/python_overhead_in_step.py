@@ -26,51 +26,43 @@ from whyidle.model.number_text import format_duration
 )
 def python_overhead_in_step(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     Inside the step, the thread that launches GPU work runs Python that launches nothing: metrics,
     NumPy, string building, progress bars, hooks, a debugger.
 
     Why it costs
     ------------
-    The queue of launched work runs empty, so the GPU is idle until Python launches again.
+    The launch queue runs empty, so the GPU is idle until Python launches again.
 
     How it is detected
     ------------------
-    The device is idle while the launching thread shows no operator and no runtime call for at least
-    0.2 ms, ten times the usual dispatch from one operator to the next. Recorded Python frames give
-    the place. The gain is a replay of the recorded steps with these pauses halved, in every tenth
-    step only, or removed.
+    Trace: the device is idle while the launching thread shows no operator and no runtime call for
+    at least 0.2 ms, ten times the usual dispatch. Recorded Python frames give the place. The
+    recorded steps are replayed with these pauses halved, reduced to a tenth, or removed.
 
-    On a watched job on the CPU, the loss is the time between recorded calls in which Python holds
-    the interpreter's lock, outside loading, reports and garbage collection, if at least 3 % of the
-    step. Time right after workers hand over a batch does not count while the previous batch may be
-    freed. If no stack sample shows a line of this Python, or only the line before which it ran, and
-    it takes less than a tenth of the step, the expected gain is zero, since the framework's own
-    Python looks the same; so it is at any length where it mostly ended inside JAX, TensorFlow or
-    Keras. Python that a compiled step would hide if its result were not read is that read's
-    (``per-step-host-sync``).
+    Watched job on the CPU: between recorded calls, Python holds the interpreter's lock for at least
+    3 % of the step, outside loading, reports and garbage collection. Time right after workers hand
+    over a batch does not count while the previous batch may be freed. No gain is expected if no
+    stack sample shows a line of this Python, or only the line before it, and it takes less than a
+    tenth of the step: the framework's own Python looks the same. The same holds for Python that
+    mostly ended inside JAX, TensorFlow or Keras. Python that a compiled step could hide belongs to
+    ``per-step-host-sync``.
 
-    For ranks that meet in every step, only the time of the rank with the least counts; additional
-    time of one rank makes it late.
-
-    A sample that had to wait for the lock shows running Python. One that waited less than 0.06 ms
-    shows the framework's own dispatch, and counts for the high end only. A sample gets the lock
-    where the job releases it. Where no sample shows a line of the Python itself, whyidle reports
-    the line before which it ran.
+    A sample that waits for the lock shows running Python. A wait of less than 0.06 ms shows the
+    framework's own dispatch and counts for the upper bound only. If ranks meet in every step, only
+    the least time of any rank counts.
 
     What looks alike
     ----------------
     Many short pauses are ``launch-bound-small-kernels``. Loops that call operators on one element
-    at a time are ``short-operators-in-model``. Python of a single rank is ``late-rank``.
-    The DataLoader, preprocessing, logging, checkpoints and the garbage collector have causes of
-    their own. A pause while the GPU still has work queued costs nothing. A recording with missing
-    events is not judged.
+    at a time are ``short-operators-in-model``. Additional Python of one rank is ``late-rank``. The
+    DataLoader, preprocessing, logging, checkpoints and the garbage collector have causes of their
+    own. Recordings with missing events are not judged.
 
     What to do
     ----------
     Run code that only logs or measures every k-th step, or after launching the next step. Vectorise
-    code that training needs, move it to another process, or run it ahead of the step. Call a
-    library's Python less often, or once for all.
+    code that training needs, move it to another process, or run it ahead of the step.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The model is recompiled in step after step."""
+"""The model is recompiled in many steps."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 LEAST_STEPS = 2
-"""compilation in one steady step may end the warm-up; in two it repeats"""
+"""compilation in one steady step may be the end of the warm-up"""
 PADDED = (1.5, 1.1, 1.0)
-"""work of a step whose batch is padded to the next of a few lengths, relative to now (careful,
-expected, hopeful): two lengths in each doubling add 18 % on average, twice that to attention"""
+"""step with the batch padded to the next of a few lengths, relative to now (low, expected, high
+gain). Two lengths per doubling add 18 % on average, twice that to attention"""
 DYNAMIC = (0.4, 0.0, 0.0)
-"""share of compilation that stays with one compiled model for every length, which compiles in the
-first step; the compiler may still specialise some dimensions"""
+"""share of compilation that stays with dynamic shapes, as some dimensions may be specialised"""
 LOADED = (0.5, 0.2, 0.1)
-"""the same with a cache on disk, from which each step loads after tracing again: a step of 707 ms
-took 116 and 175 ms in two runs (JAX 0.10, two shared cores), one of 208 ms 50 ms"""
+"""the same if each step traces again and loads from a cache on disk: a step of 707 ms took 116 and
+175 ms in two runs (JAX 0.10, two shared cores), one of 208 ms took 50 ms"""
 
 
 @cause(
@@ -39,10 +38,10 @@ took 116 and 175 ms in two runs (JAX 0.10, two shared cores), one of 208 ms 50 m
 )
 def recompilation_storm(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     ``torch.compile``, ``tf.function`` or ``jax.jit`` specialised the model to a value (a length, a
-    batch size, a Python number) that changes from step to step. It compiles again for each new
-    value; ``torch.compile`` gives up at some point and runs eagerly.
+    batch size, a Python number) that changes from step to step. Each new value triggers a
+    compilation. At some point ``torch.compile`` gives up and runs eagerly.
 
     Why it costs
     ------------
@@ -50,21 +49,20 @@ def recompilation_storm(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    At least two steady steps contain compiler activity (Dynamo, Inductor, Triton) in which the
-    device is idle. What remains is the step without its compilation, or a step that compiled
-    nothing; new code runs slowly at first, so that it may be half of that. Padding to a few
-    lengths adds a tenth of it, at most a half.
+    Trace: the device is idle during compiler activity (Dynamo, Inductor, Triton) in at least two
+    steady steps. The prediction keeps the steps that compiled nothing. If all steps compiled, it
+    keeps the rest of each step. The upper bound keeps half of this rest, because new code runs
+    slowly at first. Padding to a few lengths is expected to add 10 %, at most 50 %.
 
     A watched process records each compilation with the guard that failed. Only functions that were
     compiled before count, in at least two steps after the first, anywhere in the run.
 
     What looks alike
     ----------------
-    Compilation in the first steps only is ``compile-autotune-warmup``. Steps that are long for
-    another reason show no compiler activity. If most recompilations are for numbers that a graph
-    break passes to the code after it (an ``.item()`` in the model), the cause is ``graph-breaks``.
-    Compilation without recorded events is not judged, nor that of single operators where JAX's
-    compilation is switched off (``debug-mode-left-on``).
+    Compilation in the first steps only is ``compile-autotune-warmup``. If most recompilations are
+    for numbers that a graph break passes on (an ``.item()`` in the model), the cause is
+    ``graph-breaks``. If JAX's compilation is switched off, single operators are compiled:
+    ``debug-mode-left-on``. Compilation without recorded events is not judged.
 
     What to do
     ----------
@@ -130,8 +128,8 @@ def recompilation_storm(facts: Facts) -> Proof | None:
 
 
 def _gains_without(facts: Facts, spent: Intervals, lost: float) -> tuple[float, float, float]:
-    """Gains without compilation: by the steps that hardly compiled, where there are any, and by the
-    rest of those that did. New code runs slowly at first, so that the rest is not all needed."""
+    """Gains without compilation, from the steps that hardly compiled. If there are none, the rest
+    of all steps counts, which is partly unnecessary because new code runs slowly at first."""
     begin, end = (edges[facts.steps_in_scope] for edges in facts.steps.on_host)
     compiling = (spent | facts.time_of("compile")).length_inside(begin, end)
     rest, alone = end - begin - compiling, 2 * compiling < end - begin
@@ -143,7 +141,7 @@ def _gains_without(facts: Facts, spent: Intervals, lost: float) -> tuple[float, 
 
 
 def _compile_time(facts: Facts) -> tuple[Intervals, int, int]:
-    """When the model was recompiled, in how many steps, in how many recorded calls."""
+    """When the model was recompiled, and in how many steps and recorded calls."""
     if compilation.compiler_facts(facts):
         spent, steps = compilation.recompilations(facts)
         return spent, steps, len(spent)

@@ -13,8 +13,8 @@ from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HostFacts
 
 KEPT = (0.25, 0.1, 0.0)
-"""careful, expected and least cost of taking a kept result, as a part of computing it; the last two
-as for samples that a loader's workers would keep (``repeated-deterministic-preprocessing``)"""
+"""cost of reading a kept result relative to computing it (low, expected, high gain). The last two
+as for cached samples (``repeated-deterministic-preprocessing``)"""
 
 
 @cause(
@@ -24,34 +24,33 @@ as for samples that a loader's workers would keep (``repeated-deterministic-prep
 )
 def same_result_again(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     A line computes something that depends on the sample alone: a frozen encoder's output, a
-    distance transform of a label, targets assigned to boxes. Or each epoch builds the same data set
-    anew. Every epoch computes it again, with the same result.
+    distance transform of a label, targets assigned to boxes. Or each epoch builds one dataset anew.
 
     Why it costs
     ------------
-    Training pays in every epoch for what is needed once.
+    Every epoch repeats work that is needed once.
 
     How it is detected
     ------------------
-    On a watched job on the CPU, the stored source shows which statements of the training loop, and
-    of functions that it calls, compute from the batch alone: through functions that are neither
-    random nor trained, and through networks that are in evaluation mode and that no optimizer has;
-    and which statements of the loop over epochs compute from what the file sets once. For the
-    former, samples must be the same in every epoch: rows of tensors, or at least eight samples
-    whose checksums were the same whenever they came again. Stack samples give the time at these
-    lines. A kept result costs a tenth of that (careful: a quarter).
+    In a watched job on the CPU, the stored source shows statements that compute from the batch
+    alone: with functions that are neither random nor trained, and with networks in evaluation mode
+    that no optimizer has. Statements of the epoch loop count if they use only constants.
+
+    Samples must be the same in every epoch: rows of tensors, or at least eight samples whose
+    checksums always came out the same. Stack samples give the time at these lines. A kept result is
+    expected to cost a tenth of it, at most a quarter.
 
     What looks alike
     ----------------
     Random augmentation, a teacher that follows the model, and a network in training mode give
-    another result each time. What the source does not show is not assumed: this cause is silent.
+    another result each time. Code whose source is not stored is not judged.
 
     What to do
     ----------
-    Compute it once before training. What depends on the sample: for every sample, kept by its
-    index, in memory or in a file; let the data set return it beside the sample.
+    Compute it once before training. Keep results that depend on the sample by its index, in memory
+    or in a file, and let the dataset return them with the sample.
 
     References
     ----------

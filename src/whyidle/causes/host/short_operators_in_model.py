@@ -1,4 +1,4 @@
-"""A loop handles samples or elements one after the other, in the model or beside it."""
+"""A loop handles samples or elements one by one, in the model or outside it."""
 
 from __future__ import annotations
 
@@ -16,38 +16,35 @@ from whyidle.model.roles import Role
 )
 def short_operators_in_model(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    ``forward``, the loss or what prepares it loops over samples, words or elements, and calls
-    operators on each: a table is looked up per word, targets are assigned per box, triplets are
-    mined per anchor.
+    -------------
+    ``forward``, the loss or code that prepares it loops over samples, words or elements and calls
+    operators on each: a table is indexed per word, targets are assigned per box.
 
     Why it costs
     ------------
-    An operator and its gradient cost tens of microseconds of dispatch, however little they compute.
-    A loop over 300 words makes thousands of them, in the model forward and backward.
+    Dispatching an operator and its gradient takes tens of microseconds, however little they
+    compute. A loop over 300 words calls thousands of them.
 
     How it is detected
     ------------------
-    On a watched job on the CPU, stack samples show the time at each line. The stored source shows
-    which lines lie in a loop, or in a function called from one, whose iterations do not need each
-    other's results. Samples there may find the interpreter at work a third of the time or more, or
-    a step has so many graph nodes that each takes no longer than its dispatch: the operators are
-    short. Outside of model and loss, a tenth of them or more must find its lock free, as operators
-    leave it: a loop that only runs Python has no call on whole tensors.
-    The gain is the time at these lines and, of lines in model and loss, their part of the recorded
-    backward pass, by forward time.
+    In a watched job on the CPU, stack samples show the time at each line. The stored source shows
+    which lines are in a loop, or in a function called from one, whose iterations do not need each
+    other's results. Operators are short if the interpreter is at work in a third of the samples
+    there, or if the step takes at most 50 us per graph node. Outside model and loss, at least 10 %
+    of the samples must find the interpreter's lock free, as operators leave it: tensor operators
+    cannot replace plain Python. The gain is the time at these lines. Lines in model and loss add
+    their part of the backward pass, in proportion to forward time.
 
     What looks alike
     ----------------
-    A loop over layers calls a different module each time. A recurrence needs the result of the turn
-    before; use the framework's fused module for it. A loop of few, large operators is not slow
-    because it is a loop.
+    A loop over layers calls a different module each time. A recurrence needs the previous result:
+    use the framework's fused module. A loop of a few large operators is not slow.
 
     What to do
     ----------
     Replace the loop by operators on whole tensors: broadcasting over a new dimension, ``gather``
-    and ``scatter_reduce``, or ``torch.vmap``; for elements of unequal length on padded tensors with
-    a mask. Turn strings into numbers before training, in the dataset or once for all.
+    and ``scatter_reduce``, or ``torch.vmap``. For elements of unequal length, pad and mask. Turn
+    strings into numbers in the dataset or before training.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Each of many short compiled steps is a call of its own from Python."""
+"""Python calls each short compiled step separately."""
 
 from __future__ import annotations
 
@@ -26,24 +26,20 @@ from whyidle.model.timeline import HostKind
 
 FIT = "Model.fit"
 SET_UP = {"predict": Role.PREDICT_FRAME, "fit": Role.FIT_FRAME}
-"""methods of Keras that make a data set in each call"""
+"""methods of Keras that make a dataset in each call"""
 CALL_S = (0.25e-3, 0.6e-3, 1.2e-3)
-"""seconds of a call that are not spent in the step's operators: logs, callbacks, the start of the
-function and its hand-over between threads. Small networks saved 0.4 to 1.5 ms a step with twenty
-steps in a call (Keras 3.3 and 3.15, two cores)"""
+"""seconds of a call outside the step's operators: logs, callbacks, starting the function in
+threads. Small networks saved 0.4 to 1.5 ms per step with 20 steps per call (Keras 3.3, 3.15)"""
 MOST = (0.5, 0.75, 0.9)
-"""largest part of a step that this can be: operators take the rest"""
+"""largest part of a step that this cost can be"""
 LEAST = 0.1
-"""least expected part of a step: a step of 6 ms. Longer ones gain too little to give up reports and
-callbacks at every batch"""
+"""least expected gain, at a step of 6 ms; longer steps should keep reports at every batch"""
 RECORDING_S = 0.15e-6
-"""what recording an operator adds to its time in a burst: two small networks of 75 operators a step
-took 11 us longer in bursts than in a scan"""
+"""time that a burst adds to an operator: 11 us per step in two networks of 75 operators"""
 CALLS = (Role.OPTIMIZER, Role.DEVICE_READ, Role.SYNC)
-"""calls of compiled steps, and of what waits for their results: once per call of several steps"""
+"""calls of compiled steps, and calls that wait for their results"""
 STEPS = 20
-"""steps in a call: a twentieth of its cost stays for each. More gain little, and the progress bar
-moves once per call"""
+"""steps per call: each keeps a twentieth of the cost. More gain little and delay reports"""
 
 
 @cause(
@@ -53,51 +49,46 @@ moves once per call"""
 )
 def short_step_calls(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    ``model.fit``, or a loop of a job in JAX, calls its compiled function once per batch, and the
-    operators of a step take no longer than the call.
+    -------------
+    ``model.fit``, or the training loop of a JAX job, calls its compiled function once per batch,
+    and the operators of a step take no longer than the call.
 
     Why it costs
     ------------
-    Before and after every call Keras asks its callbacks, collects logs and moves the progress bar,
-    and TensorFlow hands the function to its threads and waits for them. JAX checks every argument,
-    makes an array of every output, and hands the program over to its threads.
-
-    ``model.predict`` and ``model.fit`` make a data set, its iterator and callbacks in each call,
-    tens of milliseconds: in an agent's loop they are called for one state or sample, and the model
-    takes a fraction of one.
+    Around every call, Keras runs callbacks, collects logs and moves the progress bar, and
+    TensorFlow hands the function to its threads. JAX checks every argument, makes an array of every
+    output, and hands the program to its threads. Each ``model.predict`` or ``model.fit`` also makes
+    a dataset, its iterator and callbacks. This takes tens of milliseconds, even for one sample.
 
     How it is detected
     ------------------
-    The model that is fitted runs one step per call (``steps_per_execution=1``), no callback looks
-    at every batch, and a step without its wait for the batch is so short that the usual cost of a
-    call, 0.25 to 1.2 ms, is expected to be a tenth of it. The gain is this cost with twenty steps
-    in a call, at most nine tenths of the step.
+    Keras: the fitted model runs one step per call (``steps_per_execution=1``), and no callback uses
+    every batch. A call usually costs 0.25 to 1.2 ms. The report names this cause if this cost is
+    expected to be at least a tenth of the step. The gain is this cost with twenty steps per call,
+    at most nine tenths of the step.
 
-    For a step of JAX on the CPU, the run tells how long its calls and the reads of its results
-    take, and a burst how long its operators do: the difference, at most 1.2 ms, is expected to be
-    saved, half of it at least, and at most the Python of the loop, too. Not judged: a GPU, no
-    burst, and convolutions, which XLA runs by slow code in a loop on the CPU. A network of 3 x 64
-    with Adam took 104 to 158 us a step, and 44 to 46 with 16 steps in a call (JAX 0.10, two cores).
+    JAX on the CPU: the probe measures the calls of a step and the reads of its results. A burst
+    measures the operators. The difference, at most 1.2 ms, is the expected gain, and half of it the
+    lower bound. The upper bound adds the Python of the loop. GPUs, runs without a burst and
+    convolutions (slow in an XLA loop) are not judged. A network of 3 x 64 with Adam took 104 to 158
+    us per step, and 44 to 46 with 16 steps per call (JAX 0.10, two cores).
 
-    Calls of ``predict`` that samples show in most steps count without the traced function inside
-    them, which waits for the data set and may go, too, if it is short. Calls of ``fit`` count
-    where most of them train a single batch: all but the usual cost of a call is expected.
+    Calls of ``predict`` in most steps count, excluding the traced function inside. Calls of ``fit``
+    count if most of them train a single batch. One call's usual cost is expected to stay.
 
     What looks alike
     ----------------
     ``run_eagerly=True`` is ``debug-mode-left-on``. Callbacks that take long after every batch are
-    ``callback-overhead``; where a callback looks at every batch, several steps in a call would
-    show it only the last, and this cause is silent. Small batches make any model's steps short: see
-    ``batch-too-small``.
+    ``callback-overhead``. With several steps per call, callbacks see only the last batch, so jobs
+    whose callbacks use every batch are not judged.
 
     What to do
     ----------
-    ``model.compile(..., steps_per_execution=20)``. The numbers stay the same; the progress bar and
-    callbacks for batches see every twentieth. Instead of ``predict``, call the model in a
-    ``tf.function``, on as many states as there are; instead of ``fit``, ``train_on_batch``: one
-    call for several samples is faster still, but takes one step for all of them. In JAX:
-    ``jax.lax.scan`` over twenty batches inside one compiled function.
+    Use ``model.compile(..., steps_per_execution=20)``. The numbers stay the same; the progress bar
+    and batch callbacks see every twentieth step. Instead of ``predict``, call the model in a
+    ``tf.function``, on as many states as there are. Instead of ``fit``, call ``train_on_batch``.
+    With several samples it is faster still, but takes one step for all of them. In JAX, run
+    ``jax.lax.scan`` over twenty batches in one compiled function.
 
     References
     ----------
@@ -152,8 +143,8 @@ def _calls_that_set_up(facts: Facts, name: str, role: Role) -> Proof | None:
 
 
 def _line_that_calls(stack: str, is_called: Callable[[str], bool]) -> str:
-    """The job's frame around the outermost such call in a stack; "" where there is none. What the
-    call leaves behind is freed at that line, too."""
+    """The job's frame around the outermost such call in a stack, or an empty string. Objects that
+    the call leaves behind are freed at that line, too."""
     frames = stack.split(";")
     at = [i for i, frame in enumerate(frames) if is_called(frame)]
     return own_frame(";".join(frames[at[-1] :])) if at else ""
@@ -182,7 +173,7 @@ def _calls_of_fit(facts: Facts) -> Proof | None:
 
 
 def _calls_of_loop(facts: Facts) -> Proof | None:
-    """Calls and reads of a compiled step of JAX that take longer than its operators, by a burst."""
+    """Calls and reads of a compiled JAX step that take longer than its operators in a burst."""
     burst, host = facts.burst, facts.timeline.host
     if facts.timeline.framework != "jax" or not facts.on_cpu or burst is None:
         return None

@@ -1,4 +1,4 @@
-"""A policy is asked for one action at a time."""
+"""A policy computes one action at a time."""
 
 from __future__ import annotations
 
@@ -15,34 +15,32 @@ from whyidle.model.cause import Proof, cause
 )
 def single_sample_policy(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    Reinforcement learning plays an episode turn by turn: the policy gets one observation and gives
-    one action, and the environment answers. Losses are then made turn by turn, too.
+    -------------
+    Reinforcement learning plays an episode step by step: the policy gets one observation, returns
+    one action, and the environment answers. The loss is often computed step by step, too.
 
     Why it costs
     ------------
-    A small network takes as long for one observation as for a hundred: dispatching its operators
-    and their gradients is all of the time.
+    A small network takes as long for one observation as for a hundred: all of its time is the
+    dispatch of operators and their gradients.
 
     How it is detected
     ------------------
-    On a watched job on the CPU, the stored source shows a loop that unpacks an environment's
-    answer (observation, reward, end and more of ``env.step(action)``) and updates nothing in each
-    turn. Stack samples show the time of the model in this loop, and of loops over what it gave; at
-    a third of them or more the interpreter is at work. The gain is this time and its part of the
-    backward pass, as for ``short-operators-in-model``. The environment's own time is
-    not part of it.
+    In a watched job on the CPU, the stored source shows a loop that unpacks the result of
+    ``env.step(action)`` (observation, reward, end and more) and updates nothing in its iterations.
+    Stack samples show the time of the model in this loop and of loops over its results. The
+    interpreter is at work in at least a third of them. The gain is this time and its part of the
+    backward pass, as for ``short-operators-in-model``. The environment's own time does not count.
 
     What looks alike
     ----------------
-    Several environments that go together (``envs.step``) are a batch. If the environment takes most
-    of the step, a faster policy gains little.
+    Several environments that step together (``envs.step``) are a batch. If the environment takes
+    most of the step, a faster policy gains little.
 
     What to do
     ----------
-    Step as many environments together as there is room for, and call the policy on the batch of
-    their observations. Or play without gradients, keep observations and actions, and compute the
-    loss of all turns by one call of the model.
+    Step many environments together, and call the policy on the batch of their observations. Or play
+    without gradients, keep observations and actions, and compute the loss of all steps at once.
 
     References
     ----------

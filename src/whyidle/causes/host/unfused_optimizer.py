@@ -18,10 +18,10 @@ from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
 
 REMAINING = {"loop": (0.5, 0.2, 0.05), "foreach": (0.9, 0.6, 0.25)}
-"""share of the host's time in the optimizer that stays (low, expected, high gain): a loop's
-launches shrink by the number of parameters; foreach already groups them, and grouping stays"""
+"""share of the host's time in the optimizer that stays (low, expected, high gain). The launches of
+a loop shrink by the number of parameters; foreach keeps grouping them"""
 LATENCY_S = 2e-6
-"""time of an empty kernel; at best the fused kernels are so few that it no longer counts"""
+"""time of an empty kernel; the upper bound assumes that few fused kernels pay it"""
 
 
 @cause(
@@ -32,41 +32,38 @@ LATENCY_S = 2e-6
 )
 def unfused_optimizer(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
+    -------------
     The optimizer launches several kernels for every parameter (a Python loop, ``foreach=False``),
-    or one per operator over all of them (``foreach=True``), where one fused kernel is enough.
+    or one per operator over all parameters (``foreach=True``). One fused kernel is enough.
 
     Why it costs
     ------------
     The GPU waits for the launches. Every operator reads and writes all parameters and states again,
-    so device memory traffic is two to three times that of a fused update.
+    which is two to three times the memory traffic of a fused update.
 
     How it is detected
     ------------------
-    The recording has regions ``Optimizer.step#...`` without ``_fused_`` operators; the operators
-    inside show the implementation. The loss is the exposed launching time in these regions, or the
-    gain of the replay where the device waits only later for this host time. The gain is a replay of
-    the recorded steps with less host time there, and with shorter kernels: by the ratio of memory
-    traffic (Adam: 7 tensor passes instead of 18), and by the start of each launch (at most the
-    recording's shortest kernel), which a fused kernel pays once. If the kernels are most of the
-    gain, the loss counts as compute.
+    Trace: regions ``Optimizer.step#...`` contain no ``_fused_`` operators. The cost is the exposed
+    launching time in these regions, and at least the expected gain. The recorded steps are replayed
+    with less host time there and with shorter kernels. Kernel times shrink by the ratio of memory
+    traffic (Adam: 7 tensor passes instead of 18). Kernels also start once instead of many times (a
+    start takes at most as long as the shortest recorded kernel). If kernels are most of the gain,
+    the cost counts as compute.
 
-    A watched process reports its optimizer's class, number of tensors and options. On a CPU, the
-    loss of a loop over many small tensors is the time of the optimizer's calls minus that of a
-    fused update: for its bytes, its tensors, its parameter groups and the call itself (which
-    dominates on a tiny model), all on a machine as slow as the loop shows. What a trainer does in
-    the closure of the step (norms, clipping, logs) is not part of either. A loop also evicts data
-    of the rest of the step from the core's cache; at best the longest refill time is gained, too.
+    Watched job on the CPU: the process reports its optimizer's class, number of tensors and
+    options. The time of the optimizer's calls is compared with that of a fused update, which
+    depends on its bytes, tensors, parameter groups and the call itself, scaled to the speed of this
+    machine. What a trainer does in the step's closure (norms, clipping, logs) does not count. A
+    loop also evicts other data from the core's cache, which the upper bound includes.
 
     What looks alike
     ----------------
-    An optimizer that already runs fused code (Apex, ``fused=True``, compiled) is not reported,
-    nor is one for which PyTorch has no fused or foreach implementation. Tiny kernels elsewhere are
-    ``launch-bound-small-kernels``.
+    Fused optimizers (Apex, ``fused=True``, compiled), and those without a fused or foreach form in
+    PyTorch, are not reported. Tiny kernels elsewhere are ``launch-bound-small-kernels``.
 
     What to do
     ----------
-    Pass ``fused=True``, or else ``foreach=True``. The gain is small where the optimizer is a small
+    Pass ``fused=True``, or else ``foreach=True``. The gain is small if the optimizer is a small
     part of the step: in one report, 22 to 8 ms in the optimizer was 3 % end to end.
 
     References
@@ -104,8 +101,8 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
 
 
 def _fusion_gains(facts: Facts, work: OptimizerWork) -> tuple[float, float, float]:
-    """Share of the step saved: low, expected, high. The low one includes the recording's cost; the
-    high one compares steps without it, and so does the expected one where it was measured."""
+    """Share of the step saved: low, expected, high. The low one includes the cost of recording. The
+    high one compares steps without it, as does the expected one if the cost was measured."""
     launching, replay = facts.kernel_launching, facts.replay
     scales = (0.0, 1.0 if launching.is_cost_measured else 0.0, 1.0)
     ratios, gains = _fused_time_ratios(facts, work), []
@@ -122,7 +119,7 @@ def _fusion_gains(facts: Facts, work: OptimizerWork) -> tuple[float, float, floa
 
 
 def _fused_time_ratios(facts: Facts, work: OptimizerWork) -> tuple[F64, F64, F64]:
-    """Fused time / present time of the optimizer's kernels: low, expected, high gain. One launch
+    """Time of the fused kernels relative to the present ones (low, expected, high gain). One launch
     pays the start of a kernel once, which takes at most as long as the shortest kernel."""
     fused = TRAFFIC.get(work.name, 1.0) if work.name in FUSED else 1.0
     took = np.maximum(facts.durations_s(work.kernels), 1e-9)
@@ -135,7 +132,7 @@ def _fused_time_ratios(facts: Facts, work: OptimizerWork) -> tuple[F64, F64, F64
 
 
 def _choose_bucket(facts: Facts, work: OptimizerWork) -> Bucket:
-    """Where most of the gain lies: in launching, or in the kernels."""
+    """Where most of the gain lies: in the launches or in the kernels."""
     launching, replay = facts.kernel_launching, facts.replay
     scale = 1.0 if launching.is_cost_measured else 0.0
     factor = np.ones(len(facts.device))

@@ -24,36 +24,33 @@ from whyidle.model.purposes import MEANINGS, TRAINING, Purpose
 )
 def work_beside_training(facts: Facts) -> Proof | None:
     """What it means
-    ----------------
-    Metrics, norms of parameters, pictures, progress bars and log entries are made in every step.
-    The loss and the update do not use them.
+    -------------
+    Every step makes metrics, norms, pictures, progress bars or logs that training does not use.
 
     Why it costs
     ------------
-    The training loop is one thread: the next step begins when the report is done.
+    The training loop is a single thread: the next step begins when the report is done.
 
     How it is detected
     ------------------
-    Stack samples of the training thread give the time at each of the user's lines in the steady
-    steps. The stored source shows which lines of the training loop lead to the loss, the backward
-    pass or the update: through assignments, changed objects and conditions. The time of all other
-    lines, and of what they call, is work beside the training. Where only a library's name tells
-    (a tracker, a library of metrics), that decides. It must be at least 3 % of the step with the
-    error of the samples. The gain is the step without it. Jobs on the CPU are judged; on a GPU this
-    work may be hidden behind the device, and ``python-overhead-in-step`` and ``per-step-host-sync``
-    find what is not.
+    In a watched job on the CPU, stack samples give the time at each of the user's lines. The stored
+    source shows which lines of the training loop lead to the loss, the backward pass or the update,
+    through assignments, changed objects and conditions. All other lines, and what they call, are
+    work beside the training. If only the name of a library shows the purpose (a tracker, a metrics
+    library), the name decides. The report counts this work from 3 % of the step, after subtraction
+    of the sampling error. The gain is the step without it. On a GPU, the device may hide it: see
+    ``python-overhead-in-step`` and ``per-step-host-sync``.
 
     What looks alike
     ----------------
-    A loss function of your own, gradient clipping, averaged weights, a teacher model, a second
-    network, an environment and a replay buffer lead to the loss or change weights: they are
-    training. A call whose effect the source does not show counts as training. If the trainer's
-    reports mostly wait for a network or a disk, or a writer encodes them, this is
-    ``blocking-logging-upload``; work that grows from step to step is ``growing-step``.
+    A custom loss, gradient clipping, averaged weights, a teacher model, a second network, an
+    environment and a replay buffer affect the loss or the weights: they are training. So is a call
+    whose effect the source does not show. Reports that wait for a network or a disk, or that a
+    writer encodes, are ``blocking-logging-upload``. Growing work is ``growing-step``.
 
     What to do
     ----------
-    Do it in every 50th or 100th step, or at the end of an epoch. Count metrics along the way. Read
+    Do it in every 50th or 100th step, or at the end of an epoch. Update metrics as you go. Read
     many numbers in one transfer, and norms of many tensors in one call.
 
     References
@@ -88,7 +85,7 @@ def work_beside_training(facts: Facts) -> Proof | None:
 
 
 def _describe_work(work: ReportingWork) -> str:
-    """Name what is done, the two purposes with most time."""
+    """Name the two purposes that take most time."""
     spent: Counter[Purpose] = Counter()
     for line in work.lines:
         spent[line.purpose] += line.time if line.purpose not in TRAINING else 0
