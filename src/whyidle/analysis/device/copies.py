@@ -123,7 +123,7 @@ def _of_kind(facts: Facts, rows: I64, kind: str) -> Mask:
 
 
 def pinned_gbs(facts: Facts, pageable: float | None = None) -> tuple[float, float, str]:
-    """Return the rate that pinned copies would reach here, GB/s: (likely, careful, source), by
+    """Return the rate that pinned copies would reach here, GB/s: (expected, at least, source), by
     pinned copies in the recording, else by the board's class. A slow host also slows ``pageable``
     copies (GB/s), so these limit it."""
     measured = find_copies(facts, "pinned").median_rate()

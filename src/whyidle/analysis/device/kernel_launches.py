@@ -36,7 +36,7 @@ OTHER_WORK = (
 MISSING = 0.1
 """share of the step in ``contradiction`` from which a recording counts as a sample"""
 RECORDING = (0.5, 1.0, 1.5)
-"""how far the estimated cost of recording may be off: careful, expected, hopeful"""
+"""how far the estimated cost of recording may be off: lower bound, expected, upper bound"""
 MOST_RECORDING = 0.6
 """largest share of the host's time attributed to recording"""
 

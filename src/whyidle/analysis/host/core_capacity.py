@@ -19,7 +19,7 @@ second one adds some 30 % to its core (Marr et al., "Hyper-Threading Technology 
 Microarchitecture", Intel Technology Journal 6(1), 2002)"""
 
 BUSY_CORE = (SHARED, (1.0 + SHARED) / 2, 1.0)
-"""worth of each core while all are busy: careful, expected, hopeful"""
+"""worth of each core while all are busy: lower bound, expected, upper bound"""
 
 
 class CoreCapacity(Struct, frozen=True):
@@ -39,7 +39,7 @@ def find_capacity(
     """Return the room for workers that take over ``work``, of which ``blocked`` now holds up the
     step.
 
-    The cores must do the loading, the ``handing`` over (likely, careful) and the rest of the step.
+    The cores must do the loading, the ``handing`` over (expected, at most) and the rest of a step.
     At best the rest runs on one core; at worst on as many as operators have threads, and other
     programs keep their cores; that costs half as much as expected. An operator ends with its last
     thread, so others spin while a worker has its core: at worst training stops while workers load.
@@ -77,8 +77,8 @@ def _most_workers(facts: Facts, cores: float) -> int:
 
 
 def gain_on_cores(facts: Facts, granted: float, waited: float) -> tuple[float, float, float] | None:
-    """Return the shares of the step that ``granted`` cores save a job with workers: careful,
-    expected, hopeful; None without recorded batches. ``waited`` is its present wait for data.
+    """Return the shares of the step that ``granted`` cores save a job with workers: lower bound,
+    expected, upper bound; None without recorded batches. ``waited`` is its present wait for data.
 
     The processes need their present CPU time, and each core is worth less while all are busy. A
     training process without known CPU time counts as one core while it does not wait.

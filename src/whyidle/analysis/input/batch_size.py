@@ -26,9 +26,9 @@ from whyidle.model.diagnosis import Predicted
 from whyidle.model.roles import Role
 
 REACHED: Final = (0.25, 0.6, 1.0)
-"""share of the peak at which more work of the same kind runs: careful, expected, hopeful"""
+"""share of the peak at which more work of the same kind runs: lower bound, expected, upper bound"""
 FULL: Final = 0.7
-"""estimated occupancy from which all of a kernel's time grows with the batch (careful)"""
+"""estimated occupancy from which all of a kernel's time grows with the batch (lower bound)"""
 HOST_SPREAD: Final = 0.05
 """how far the host's own time differs between two runs of one program"""
 KNOWN: Final = 0.8

@@ -58,7 +58,7 @@ def find_batch_waits(facts: StepScope, role: Role) -> BatchWaits:
 
 
 def handoff_s(facts: StepScope, batches: int) -> tuple[float, float]:
-    """Return what a batch from a worker will cost the training process, s: (likely, careful)."""
+    """Return what a batch from a worker will cost the training process, s: (expected, at most)."""
     rows = facts.device_rows[facts.direction[facts.device_rows] == "h2d"]
     size = float(np.maximum(facts.device.size[rows], 0).sum()) / max(batches, 1)
     likely = HANDOFF_S + size / HANDOFF_BYTES_PER_S
@@ -66,7 +66,7 @@ def handoff_s(facts: StepScope, batches: int) -> tuple[float, float]:
 
 
 def tensors_s(facts: StepScope) -> tuple[float, float]:
-    """Return what sharing a batch's tensors costs each process, s: (likely, careful), if known."""
+    """Return the cost of a batch's shared tensors in each process, s: (expected, at most)."""
     loading = facts.timeline.loading
     pinned = any(loader.pinned for loader in loading.loaders if not loader.workers)
     count = 0 if pinned and not facts.on_cpu else loading.tensors or 0

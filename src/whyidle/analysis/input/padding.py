@@ -42,11 +42,11 @@ class Padding:
     told_by: int
     constant: bool
     cost: tuple[float, float, float] | None
-    """careful, expected (0 if it may be noise), hopeful; None: unknown"""
+    """lower bound, expected (0 if it may be noise), upper bound; None: unknown"""
     skipped: bool
     """whether the step pays for real positions only"""
     paid: tuple[float, float] | None = None
-    """work done on padding in batches of one length (careful, expected); None: unknown"""
+    """work done on padding in batches of one length (lower bound, expected); None: unknown"""
 
 
 def find_padding(facts: Facts) -> Padding | None:

@@ -47,7 +47,7 @@ class LibraryCall(NamedTuple):
     """regular expressions of the library's frames; or of a line that calls code without frames;
     and of what the file must have, so that the cheaper form fits"""
     stays: tuple[float, ...]
-    """part of its time that the cheaper form takes: careful, expected, hopeful"""
+    """part of its time that the cheaper form takes (low, expected, high gain)"""
     has_gradient: bool
     advice: str
 
@@ -62,7 +62,7 @@ class CostlyCall(Struct, frozen=True, eq=False):
     spans: Intervals
     known: LibraryCall | None = None
     stays: tuple[float, ...] = (1.0, 0.5, 0.0)
-    """part of its time that stays (careful, expected, hopeful); of own code, nobody knows"""
+    """part of its time that stays (low, expected, high gain); of own code, nobody knows"""
     part: float = 0.0
     """part of the time of model and loss that it is"""
 

@@ -14,7 +14,7 @@ from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 
 RECORDING = (0.02, 0.15, 0.33)
-"""share of a forward pass that recording for the backward pass costs: careful, expected, hopeful"""
+"""share of a forward pass that recording for the backward pass costs (low, expected, high)"""
 RECORDED = "class figure: a forward pass without recording for backward"
 
 

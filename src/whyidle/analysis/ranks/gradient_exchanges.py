@@ -21,9 +21,9 @@ COPIED = 2 * 3
 """passes of all gradients through memory per exchange: DistributedDataParallel copies them into
 buckets and back, and a copy reads, fetches the overwritten lines, and writes"""
 BYTES_PER_S = (30e9, 12e9, 5e9)
-"""of one core: careful, from a cache; expected, STREAM on a server's core (10 to 15 GB/s); hopeful,
-a core that shares memory bandwidth. With two ranks and 14.7 MB of gradients on two virtual cores an
-exchange took 7.2 and 7.6 ms without waiting (PyTorch 2.13)"""
+"""of one core. Low gain: from a cache; expected: STREAM on a server's core (10 to 15 GB/s); high
+gain: a core that shares memory bandwidth. With two ranks and 14.7 MB of gradients on two
+virtual cores an exchange took 7.2 and 7.6 ms without waiting (PyTorch 2.13)"""
 
 
 class ExchangeRhythm(NamedTuple):
@@ -41,7 +41,7 @@ def needed_share(facts: Facts) -> float:
 
 def copy_shares(facts: Facts) -> tuple[float, float, float]:
     """Return the share of the step in which a watched CPU job's training thread copies gradients,
-    with its wait for a core: careful, expected, hopeful; zeros where unknown."""
+    with its wait for a core: lower bound, expected, upper bound; zeros where unknown."""
     ddp, pace, compute = facts.timeline.process.ddp, facts.timeline.pace, compute_time(facts)
     if ddp is None or ddp.gradient_as_bucket_view or not facts.on_cpu:
         return 0.0, 0.0, 0.0

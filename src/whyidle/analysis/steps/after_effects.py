@@ -17,20 +17,20 @@ from whyidle.model.diagnosis import Predicted
 FEW = 5
 """steps with and without an interruption that are needed to measure its after-effect"""
 SPEEDS = (0.5, 0.8, 1.5)
-"""time of a line from memory, relative to `FROM_MEMORY_S` (careful, expected, hopeful): steps of 1
-to 8 ms lost 0.79 to 0.85 of that bound after collections of 60 to 190 ms on quiet cores, and up to
-1.5 on a busy machine (PyTorch 2.13, two virtual cores)"""
+"""time of a line from memory, relative to `FROM_MEMORY_S` (lower bound, expected, upper bound):
+steps of 1 to 8 ms lost 0.79 to 0.85 of that bound after collections of 60 to 190 ms on quiet cores,
+and up to 1.5 on a busy machine (PyTorch 2.13, two virtual cores)"""
 
 
 def after_effect(facts: Facts, pauses: Pauses, single_s: float = 0.0) -> tuple[float, float, float]:
-    """After-effect of interruptions as share of the step: careful, expected, hopeful.
+    """After-effect of interruptions as share of the step: lower bound, expected, upper bound.
 
     Steps without one measure it, if the recording has both kinds, by the difference of the means,
-    as shares are of the mean step: one step in five after a save waited for the system, which
-    wrote what was saved. The careful end is at most the difference of the medians. Otherwise the
-    cache refill after interruptions of the usual length bounds it. Pauses known by samples also hit
-    steps without a sample, so these measure nothing. ``single_s`` is the length of one that does
-    not recur, s."""
+    as shares are of the mean step: one step in five after a save waited for the system, which wrote
+    what was saved. The lower bound is at most the difference of the medians. Otherwise the cache
+    refill after interruptions of the usual length bounds it. Pauses known by samples also hit steps
+    without a sample, so these measure nothing. ``single_s`` is the length of one that does not
+    recur, s."""
     if not facts.on_cpu or not pauses.steps_hit:
         return 0.0, 0.0, 0.0
     hit, others = pauses.rest_s[pauses.hit], pauses.rest_s[~pauses.hit]

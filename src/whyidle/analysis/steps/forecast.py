@@ -15,7 +15,7 @@ LEAST_LEFT = 0.01
 def predict_removal(
     low: float, high: float, method: str, expected: float | None = None
 ) -> Predicted:
-    """Predict the step without a share of it, ``T^ = T - lost``: careful, expected, hopeful."""
+    """Predict the step without a share of it, ``T^ = T - lost``, with both bounds."""
     middle = (low + high) / 2 if expected is None else min(max(expected, low), high)
     return Predicted(
         speedup=_to_speedup(middle), low=_to_speedup(low), high=_to_speedup(high), method=method
@@ -23,7 +23,7 @@ def predict_removal(
 
 
 def predict_risk(low: float, high: float, method: str, expected: float) -> Predicted:
-    """Predict as ``predict_removal``, with a longer step possible at the careful end (``low`` < 0).
+    """Predict as ``predict_removal``, with a longer step possible as lower bound (``low`` < 0).
     Such a fix is not applied, so the expected speed-up excludes it."""
     removal = predict_removal(low, high, method, expected)
     careful = removal.low if low >= 0.0 else 1.0 / (1.0 - low)
@@ -31,7 +31,7 @@ def predict_risk(low: float, high: float, method: str, expected: float) -> Predi
 
 
 def from_gains(gains: tuple[float, float, float], method: str) -> Predicted:
-    """Predict from the share of the step won (0-1): careful, expected, hopeful."""
+    """Predict from the share of the step won (0-1): lower bound, expected, upper bound."""
     low, expected, high = sorted(gains)
     return predict_removal(low, high, method, expected)
 
@@ -67,14 +67,14 @@ def hidden_loading(
     ends: float = 0.0,
 ) -> tuple[float, float, float]:
     """P1 without a storage model: return the share won when workers load while the device computes:
-    careful, expected, hopeful.
+    lower bound, expected, upper bound.
 
     At best the host wins all of its loading ``work``, at worst the time ``blocked`` less the
-    ``handoff`` of batches (likely, careful), which with shared cores may be negative. Expected is
+    ``handoff`` of batches (expected, at most), which with shared cores may be negative. Expected is
     the result of the ``given`` workers (None: unknown, the middle), at least what the cores need:
-    ``floor`` (hopeful, careful) and ``usual``. As many ``workers`` can work at once (careful,
-    hopeful). No loader makes the step shorter than the device is ``busy``; ``ends`` is the wait for
-    workers where short epochs begin and end. All are shares of the step.
+    ``floor`` (at best, at worst) and ``usual``. As many ``workers`` can work at once (lower bound,
+    upper bound). No loader makes the step shorter than the device is ``busy``; ``ends`` is the wait
+    for workers where short epochs begin and end. All are shares of the step.
     """
     fewest, most = workers
     hopeful = max(0.0, 1.0 - max(1.0 - work, work / most, busy, floor[0]))
@@ -108,12 +108,12 @@ def predict_substitution(
     besides: tuple[Saved, Saved, Saved] = (no_change, no_change, no_change),
 ) -> tuple[float, float, Predicted]:
     """P5: replay device events with other durations against the recorded launches. Return the share
-    of the step saved, careful and hopeful, and the predicted speed-up, whose careful end is below 1
-    where added time may exceed the savings.
+    of the step saved, as lower and upper bound, and the predicted speed-up, whose lower bound is
+    below 1 where added time may exceed the savings.
 
     ``factors`` are new over recorded times of every device event, ``besides`` is host time saved or
-    added, both careful, expected, hopeful. Without ``unrecorded``, host time that only the
-    recording cost, the host launches earlier: the hopeful end, and if that cost was ``timed``,
+    added, both lower bound, expected, upper bound. Without ``unrecorded``, host time that only the
+    recording cost, the host launches earlier: as upper bound, and if that cost was ``timed``,
     expected, too. Both steps are compared without it.
     """
     now, free = replay.base_ns, replay.replayed_length(unrecorded)
@@ -134,7 +134,7 @@ def predict_substitution(
 def limit_speedup(
     low: float, high: float, predicted: Predicted, floor: float
 ) -> tuple[float, float, Predicted]:
-    """Limit a prediction to a shortest step, ``floor``, except at the hopeful end."""
+    """Limit a prediction to a shortest step, ``floor``, except for the upper bound."""
     most = max(0.0, 1.0 - floor)
     expected, careful = (min(1.0 - 1.0 / end, most) for end in (predicted.speedup, predicted.low))
     return min(low, most), high, predict_risk(careful, high, predicted.method, expected)
