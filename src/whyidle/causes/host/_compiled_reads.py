@@ -24,7 +24,7 @@ AHEAD = 8
 
 def reads_of_steps(facts: Facts) -> Proof | None:
     """Prove that reads keep host and device from working at the same time. Without them a step
-    takes as long as the longer of both (P3). On a CPU, they share the cores."""
+    takes as long as the longer of the two (P3). On a CPU, they share the cores."""
     host, executed = facts.timeline.host, facts.rows_of(Role.EXECUTION)
     rows = facts.rows_of(Role.SYNC)
     reads = union_of(host.start[rows], host.end[rows])

@@ -44,11 +44,12 @@ from whyidle.model.timeline import HostKind
 
 UNLOCATED = 0.10
 """least share if no sample shows a line of this Python, or only the line before it. Samples that
-waited for the interpreter's lock indicate Python, a few of them wrongly. Healthy jobs showed up to
-3.6 % of such Python, and a faulty job 5.5 % in addition to its cause. Modules and optimizers also
-run Python before operators: a healthy job showed 5.4 % before its loss in one of three recordings,
-a faulty job 6.2 % in addition to its cause. Long Python may show no line if the lock is handed over
-after its last one: a loop of a third of the step had none in one of three recordings"""
+waited for the interpreter's lock indicate Python, a few of them wrongly. Healthy jobs seemed to
+spend up to 3.6 % of the step on such Python, and a faulty job 5.5 % besides its cause. Modules and
+optimizers also run Python before operators: it took 5.4 % before the loss of a healthy job, in one
+of three recordings, and 6.2 % in a faulty job besides its cause. Long Python may show no line if
+the lock is handed over after its last one: a loop of a third of the step had none in one of three
+recordings"""
 REMOVED = (0.5, 0.9, 1.0)
 """lower bound: half is removed; expected: it runs in every tenth step only; upper bound: all"""
 WARM_S = (0.0, 0.0, 0.5e-3)

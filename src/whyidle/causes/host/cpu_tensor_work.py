@@ -45,7 +45,7 @@ def cpu_tensor_work(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     An operator that processes results of the GPU on the CPU is ``cpu-fallback-op``. Work inside the
-    DataLoader is ``heavy-cpu-transform`` or ``dataloader-no-workers``. Operators with kernels are
+    DataLoader is ``heavy-cpu-transform`` or ``dataloader-no-workers``. Kernel launches are
     ``launch-bound-small-kernels``.
 
     What to do

@@ -42,8 +42,8 @@ def growing_step(facts: Facts) -> Proof | None:
     of the mean step. Two of the 15 pairs of parts may be in the other order if the line is not part
     of training, because other programs can disturb a part. Stack samples show one line with at
     least half of the growth, which grows at least twice as fast as the rest of the step. The gain
-    is the mean step less the step at the beginning of the run, by its trend. The lower bound is the
-    growth of the line or, if it only reports, its whole time.
+    is the difference between the mean step and the first step of the linear trend. The lower bound
+    is the growth of the line or, if it only reports, its whole time.
 
     What looks alike
     ----------------

@@ -36,7 +36,8 @@ def same_result_again(facts: Facts) -> Proof | None:
     ------------------
     In a watched job on the CPU, the stored source shows statements that compute from the batch
     alone: with functions that are neither random nor trained, and with networks in evaluation mode
-    that no optimizer has. Statements of the epoch loop count if they use only constants.
+    that no optimizer has. Statements of the epoch loop count if they use only what the file sets
+    once.
 
     Samples must be the same in every epoch: rows of tensors, or at least eight samples whose
     checksums always came out the same. Stack samples give the time at these lines. A kept result is

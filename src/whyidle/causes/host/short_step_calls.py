@@ -74,7 +74,8 @@ def short_step_calls(facts: Facts) -> Proof | None:
     us per step, and 44 to 46 with 16 steps per call (JAX 0.10, two cores).
 
     Calls of ``predict`` in most steps count, excluding the traced function inside. Calls of ``fit``
-    count if most of them train a single batch. One call's usual cost is expected to stay.
+    count if most of them train a single batch. The usual cost of a ``fit`` call is expected to
+    stay.
 
     What looks alike
     ----------------

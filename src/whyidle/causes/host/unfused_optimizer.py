@@ -64,7 +64,7 @@ def unfused_optimizer(facts: Facts) -> Proof | None:
     What to do
     ----------
     Pass ``fused=True``, or else ``foreach=True``. The gain is small if the optimizer is a small
-    part of the step: in one report, 22 to 8 ms in the optimizer was 3 % end to end.
+    part of the step: in one report, cutting it from 22 to 8 ms saved 3 % of the run.
 
     References
     ----------

@@ -45,8 +45,8 @@ def work_beside_training(facts: Facts) -> Proof | None:
     ----------------
     A custom loss, gradient clipping, averaged weights, a teacher model, a second network, an
     environment and a replay buffer affect the loss or the weights: they are training. So is a call
-    whose effect the source does not show. Reports that wait for a network or a disk, or that a
-    writer encodes, are ``blocking-logging-upload``. Growing work is ``growing-step``.
+    whose effect the source does not show. Reports that wait for a network or a disk, or are encoded
+    by a writer, are ``blocking-logging-upload``. Steps that grow are ``growing-step``.
 
     What to do
     ----------

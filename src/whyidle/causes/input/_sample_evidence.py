@@ -94,7 +94,7 @@ def line_evidence(facts: Facts, work: SampleWork | None) -> tuple[Evidence, ...]
 
 
 def describe_samples(work: SampleWork | None, share: float) -> dict[str, Any]:
-    """Return the fields of ``InputFacts`` about user code with this ``share`` of the step."""
+    """Return the fields of ``InputFacts`` about user code that takes this ``share`` of the step."""
     if work is None or work.own < MOSTLY:
         return {}
     parts = (work.costliest, _replaced_part(work), _replaced_part(work))  # careful: one function

@@ -129,7 +129,7 @@ def prove_storage_wait(
 
 
 def _predict_saving(workers: LoaderWorkers, waited: float, worked: float) -> float:
-    """Share of the step gained if a batch takes less waiting and work (s)."""
+    """Share of the step gained if a batch needs ``waited`` and ``worked`` seconds less."""
     made = max(0.0, workers.batch_time + workers.pickle_time - waited - worked)
     work = max(0.0, workers.mean_of("process_cpu") - worked)
     return workers.waiting_share - workers.remaining_share(

@@ -68,7 +68,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     images, video, audio or text, in a function named after data preparation, or in the job's own
     generator of batches. Functions that launch kernels do not count. In a DataLoader without
     workers, only the time counts that eight workers could not hide. The expected gain is what
-    workers would hide. A share from stack samples includes the sampling error.
+    workers would hide. If the share comes from stack samples, the bounds include their error.
 
     If loader workers were recorded, they mostly compute, and training would still wait for at least
     1 % of the step with as many workers as the cores allow. The lower bound assumes a third less
@@ -88,7 +88,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     What to do
     ----------
     Move the work into the dataset, so that workers do it ahead of time. Then make it cheaper:
-    decode at reduced size, crop before resizing, use faster libraries. Or use the idle GPU.
+    decode at reduced size, crop before resizing, use faster libraries. Or do it on the idle GPU.
 
     References
     ----------
@@ -202,8 +202,8 @@ def _has_transform_list(facts: Facts) -> bool:
 
 
 def _unhidden_share(facts: Facts, calls: BatchWaits) -> float:
-    """Share of the step that a loader without workers would still cost with eight. It is zero for a
-    loader that mostly waits: more than eight workers can wait at once."""
+    """Share of the step that a loader without workers would still cost if it had eight. It is zero
+    for a loader that mostly waits: more than eight workers can wait at once."""
     if mostly_waits(facts):
         return 0.0
     blocked = float(calls.exposed.sum()) / facts.scope_s

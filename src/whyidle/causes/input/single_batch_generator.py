@@ -49,8 +49,8 @@ def single_batch_generator(facts: Facts) -> Proof | None:
     sooner. At the end of an epoch, Keras takes 0.1 s to empty the queue of several workers. A
     prediction that adds workers includes this cost.
 
-    If ``batch`` joins the generator's rows, the probe times the generator's own code. The rest of
-    the wait is TensorFlow taking rows out of Python one by one, which whole batches avoid.
+    If ``batch`` joins the generator's rows, the probe times the generator's own code. TensorFlow
+    spends the rest of the wait on taking rows out of Python one by one. Whole batches avoid this.
 
     What looks alike
     ----------------
