@@ -136,8 +136,6 @@ NOTES = 2
 """notes on one screen"""
 STEP_ROWS = 5
 """lines of the step on one screen"""
-LOOK_ROWS = 1
-"""the same of each list where every look was asked for"""
 
 
 def report_parts(diagnosis: Diagnosis) -> list[Part]:
@@ -188,10 +186,10 @@ def screen_parts(
         return [part for part in (*top, *_notes(diagnosis, most), *steps) if part is not None]
     account, died = diagnosis.memory, death_section(diagnosis) is not None
     if account is not None and account.peak and not died:  # it was asked for
-        model, memory = model_section(diagnosis, LOOK_ROWS), memory_section(diagnosis, most)
-        if model:  # every look was asked for
-            memory = memory_section(diagnosis, LOOK_ROWS)
-            parts = [*top, _bars(diagnosis), _findings(diagnosis, LOOK_ROWS), memory, model]
+        model, memory = model_section(diagnosis, 1), memory_section(diagnosis, most)
+        if model:  # every look was asked for, so there is room for one row of each list
+            memory = memory_section(diagnosis, 1)
+            parts = [*top, _bars(diagnosis), _findings(diagnosis, 1), memory, model]
         else:
             verdict = [*top[1:], _bars(diagnosis)] if account.usable is None else []
             parts = [top[0], memory, *verdict]
