@@ -74,8 +74,8 @@ def python_overhead(facts: Facts) -> Proof | None:
     where, before, library = running_lines(facts, spans)
     most = min(1.0, most + unseen_python(facts, share))
     gains = (REMOVED[0] * least, REMOVED[1] * share, most)
-    unlocated = before or not where
-    if unlocated and (share < UNLOCATED or _is_dispatch(facts, spans)):
+    vague = (before or not where) and (share < UNLOCATED or _is_dispatch(facts, spans))
+    if vague:
         gains = (0.0, 0.0, most)
     at = called_at(where, library, before=before)
     return Proof(
@@ -83,7 +83,7 @@ def python_overhead(facts: Facts) -> Proof | None:
         low=gains[0],
         high=most,
         predicted=from_gains(gains, "the step without half, nine tenths or all of it"),
-        removal=None if unlocated else from_gains((least, share, most), "the step without it"),
+        removal=None if vague else from_gains((least, share, most), "the step without it"),
         evidence=(
             share_evidence(facts, "Python between calls, share of step", share),
             make_evidence("step time", facts.step_s, "s", samples=facts.step_count, source="steps"),
