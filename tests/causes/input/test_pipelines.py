@@ -88,6 +88,21 @@ def test_a_stage_is_found_by_its_kind_and_order():
     assert find_slow_stage(Facts(merged)).stage is None
 
 
+def test_the_flat_map_of_a_source_is_no_call_of_the_job():
+    """``TFRecordDataset`` over several files."""
+    nodes = [
+        pipeline_job.node("Root", 30),
+        pipeline_job.node("MapAndBatch", 30, 90, 2),
+        pipeline_job.node("FlatMap", 960, 0.1, 1),
+        pipeline_job.node("TFRecord", 960, 0.1),
+    ]
+    job = train(operators=("ParseExampleV2", "RandomUniform"), calls=2, nodes=nodes, cores=1.8)
+    assert find_slow_stage(Facts(job)).stage.line == "/job/train.py(19): <module>"
+    top = diagnose_job([job]).findings[0]
+    assert top.cause == "heavy-cpu-transform"
+    assert not [fix for fix in top.fixes if "reduced size" in fix.summary]
+
+
 def test_a_stage_that_calls_no_function_is_no_map():
     nodes = [pipeline_job.node("Root", 30), pipeline_job.node("Batch", 30, 50)]
     assert find_slow_stage(Facts(train(nodes=nodes))).node.name == "Batch"

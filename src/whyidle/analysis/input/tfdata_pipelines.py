@@ -220,12 +220,17 @@ def _taken_from(pipeline: Pipeline) -> int:
 
 
 def stage_of(pipeline: Pipeline, node: Node) -> Stage | None:
-    """The call that a node comes from: stages of the same kind, in the same order."""
-    if not MAPS.match(node.name):
-        return None
-    nodes = [one for one in pipeline.nodes if MAPS.match(one.name)]
-    stages = [one for one in pipeline.stages if MAPS.match(one.name)]
-    return stages[nodes.index(node)] if len(nodes) == len(stages) else None
+    """The call that a node comes from: stages of the same kind, in the same order. Sources such as
+    ``TFRecordDataset`` have a ``FlatMap`` of their own, which is no call of the job."""
+    kind = _kind_of_map(node.name)
+    nodes = [one for one in pipeline.nodes if _kind_of_map(one.name) == kind]
+    stages = [one for one in pipeline.stages if _kind_of_map(one.name) == kind]
+    return stages[nodes.index(node)] if kind and len(nodes) == len(stages) else None
+
+
+def _kind_of_map(name: str) -> str | None:
+    found = MAPS.match(name)
+    return found[2] if found else None
 
 
 def pipeline_waits(facts: Facts) -> bool | None:

@@ -3,10 +3,11 @@ interpreter's lock, or the storage limits them."""
 
 from __future__ import annotations
 
+import re
+
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import (
-    DECODES,
     SlowStage,
     find_slow_stage,
     stage_evidence,
@@ -18,6 +19,10 @@ from whyidle.model.diagnosis import Predicted
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 
+MEDIA = re.compile(
+    r"^Decode(AndCrop)?(Jpeg|Png|Gif|Bmp|Image|WebP|Wav)|Resize|RandomCrop|AdjustContrast"
+)
+"""operators that decode or change pictures and sound, not records of numbers"""
 CHEAPER = (1 / 3, 1 / 2)
 """part of the work that cheaper operators save (lower bound, expected), as for loaders"""
 LOCAL = (0.5, 0.9)
@@ -47,7 +52,7 @@ def prove_pipeline_work(facts: Facts) -> Proof | None:
             inside=True,
             same_again=False,
             function=slow.stage.function if slow.stage else None,
-            media=any(DECODES.search(kind) for kind in operators),
+            media=any(MEDIA.search(kind) for kind in operators),
             pipeline="python" if slow.is_python else "operators",
         ),
     )
