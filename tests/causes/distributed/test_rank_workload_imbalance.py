@@ -46,6 +46,7 @@ def test_a_constant_late_rank_and_its_even_twin():
     assert covers(proof, step_s(sick) / step_s(even))
     plan = catalog.load_fixes()["balance-by-length"].decide(proof)
     assert "rank 2" in plan.summary
+    assert "pipeline" not in plan.summary  # every rank has the whole model
 
 
 def test_turns_follow_the_data():

@@ -136,6 +136,7 @@ def make_proof(
             rank=late.rank,
             constant=late.is_constant,
             source=job.ranks[late.index].timeline.source.display_path,
+            kinds=job.exposure.kinds if job.exposure else {},
         ),
     )
 

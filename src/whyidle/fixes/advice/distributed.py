@@ -41,6 +41,11 @@ EXPERTS = ("dispatch", "combine")
 
 def _balance_work(proof: Proof) -> str:
     facts = proof.get_facts(DistributedFacts)
+    if facts.constant and set(facts.kinds) == {"all_reduce"}:  # every rank has the whole model
+        return (
+            f"give rank {facts.rank} batches that cost as much as the others': as many samples, "
+            "and of about the same total length"
+        )
     if facts.constant:
         return (
             f"move work away from rank {facts.rank}: fewer layers on its pipeline stage, "
