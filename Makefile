@@ -11,7 +11,8 @@ BENCH ?=
 TORCH ?= torch==2.13.0+cpu
 
 bin = $(VENV)/bin
-pytest = $(bin)/python -m pytest -n 2 --dist worksteal --durations=20
+# three processes on two cores: tests wait for real processes a third of their time
+pytest = $(bin)/python -m pytest -n 3 --dist worksteal --durations=20
 pip = -m pip --disable-pip-version-check -qq install --no-input
 
 .PHONY: help release demo watch fix man test test-unit test-probe test-processes test-live clinic check format docs
