@@ -51,7 +51,7 @@ def test_every_script_belongs_to_a_job_and_every_cure_fits():
 
 
 def test_there_are_enough_jobs_of_each_kind_and_half():
-    assert Counter(job.half for job in TRUTH.values()) == {"known": 22, "open": 37, "reserved": 37}
+    assert Counter(job.half for job in TRUTH.values()) == {"known": 29, "open": 37, "reserved": 37}
     assert sum(job.healthy for job in TRUTH.values()) >= 15
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -11,14 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 import pytest
 
 from imagined_jobs import healthy, starved_by_loader
 from tests.cluster.server.conftest import of_command
 from tests.cluster.server.fleets import write_fleet
-from whyidle.cluster.server.access import AccessList
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.store.run_store import Store
 
@@ -164,39 +162,3 @@ def test_a_page_follows_a_job_and_ends_with_it(serve, browser, store, start, tmp
     expect(page.locator(".stream")).to_have_text("ended")
     page.get_by_role("link", name="See its report").click()
     page.get_by_role("heading", name="Where the step goes").wait_for()
-
-
-def ask(path: str, token: str, body: bytes | None = None) -> bytes:
-    request = Request(
-        f"http://127.0.0.1:8487{path}",
-        data=body,
-        headers={"Authorization": f"Bearer {token}"},
-        method="PUT" if body else "GET",
-    )
-    with urlopen(request, timeout=10) as answer:
-        return answer.read()
-
-
-def test_a_killed_server_loses_nothing(serve, store, tmp_path):
-    """Killed while runs arrive: what was confirmed is there, nothing is half there."""
-    _, process = serve()
-    access = AccessList(store.root / "serve" / "access.json")
-    token = access.add_token("all", "admin")
-    (entry, *_) = store.list_runs()
-    body = (entry.path / "diagnosis.json").read_bytes()
-    confirmed = []
-    for number in range(40):
-        if number == 25:
-            os.kill(process.pid, signal.SIGKILL)
-        run = f"20261120-120000-{number:06}"
-        try:
-            ask(f"/api/runs/{run}", token, body)
-            confirmed.append(run)
-        except OSError:
-            break
-    assert len(confirmed) >= 20
-    process.wait()
-    serve()
-    listed = ask("/api/runs?page=1", token).decode()
-    assert all(run in listed for run in confirmed)
-    assert all(entry.broken is None for entry in store.list_runs())
