@@ -192,8 +192,8 @@ def _library_workers(proof: Proof) -> str | None:
 
 
 _WHOLE = {
-    "rows": "make whole batches instead of rows: tf.data.Dataset.from_tensor_slices(arrays) where "
-    "they fit into memory, or yield arrays of a batch from the generator, without batch(...)",
+    "rows": "make whole batches instead of rows: from_tensor_slices(arrays).batch(...) where the "
+    "arrays fit into memory, else a generator that yields whole batches, and no batch(...) behind",
     "elements": "batch first, then map: dataset.batch(...).map(...), so that the function is "
     "called once for a batch; it may need axis=-1 where it reduces",
 }
@@ -324,7 +324,9 @@ ADVICE = (
         "stages handle batches already, or do more than arithmetic. Only the author knows whether "
         "a function reduces over an axis.",
         summary=lambda proof: _WHOLE.get(proof.get_facts(InputFacts).pipeline),
-        risk="the batch is a new first axis; functions that reduce or index must name another one",
+        consent="rounding",
+        risk="the batch is a new first axis: functions that reduce, index or broadcast must name "
+        "another one, and a generator that draws random numbers or an order must keep doing so",
     ),
     advice(
         *("tensorflow-operators", "heavy-cpu-transform"),

@@ -93,7 +93,8 @@ class MemoryLook(Listener):
         size = getattr(sampler, "batch_size", None)
         self.loader_size = size if isinstance(size, int) and size > 0 else None
         self.epoch = self.last_size = 0
-        with suppress(TypeError, AttributeError, NotImplementedError):  # without a length
+        # a sampler of the script's own need have neither a length nor these attributes
+        with suppress(TypeError, AttributeError, NotImplementedError):
             if self.loader_size and not sampler.drop_last:
                 self.epoch, self.last_size = len(sampler), len(sampler.sampler) % self.loader_size
 
