@@ -124,6 +124,19 @@ def test_every_attempt_that_ran_holds_its_gpus():
     assert (states["7~1"], states["7"], states["9~1"]) == ("cluster", "completed", "cluster")
 
 
+def test_a_running_job_of_an_old_file_held_its_gpus_until_the_file_was_saved():
+    hours, _ = hours_of("7|a|u|RUNNING|2026-11-01T00:00:00|Unknown|7200|gres/gpu=8|n1")
+    assert hours == 16
+
+
+def test_sacct_as_json_is_refused_with_the_command_to_use(tmp_path: Path):
+    path = tmp_path / "sacct.json"
+    path.write_text('{\n  "meta": {}\n}')
+    with pytest.raises(InputError, match="sacct -P") as raised:
+        slurm.read(str(path), ALL)
+    assert "JSON" in str(raised.value.why)
+
+
 def test_a_thousand_random_jobs_add_up_to_the_second(monkeypatch):
     """Requeues, arrays, node failures, odd names, and local times in the night in which daylight
     saving ends; counted independently in seconds since the epoch."""

@@ -13,8 +13,9 @@ from whyidle.cluster.report.reading import read_fleet
 from whyidle.cluster.report.report import make_report
 from whyidle.cluster.report.tables import COLUMNS, load_table
 from whyidle.cluster.report.totals import sum_holdings
+from whyidle.errors import InputError
 from whyidle.model.documents.fleet import FLEET_STATES, Account, FleetReport, Prices
-from whyidle.model.fleet_rows import JobCause
+from whyidle.model.fleet_rows import JobCause, Window
 
 
 def hours(account: Account) -> dict[str, float]:
@@ -145,6 +146,15 @@ def test_labels_of_the_readings_name_the_job(tmp_path: Path):
         found = make_report(fleet, by="user", prices=Prices(), now_ms=NOW_MS)
         assert hours(found.total) | {"useful": 1.0, "idle-held": 1.0} == hours(found.total)
         assert [row.key for row in found.groups["user"]] == ["team"]
+
+
+def test_readings_without_labels_are_told_apart_from_an_empty_window(tmp_path: Path):
+    (tmp_path / "readings.csv").write_text(f"time,gpu,busy\n{moment(1)},0,0.5\n{moment(2)},0,0.5\n")
+    with pytest.raises(InputError, match="No job is known for these readings"):
+        read_fleet(
+            ["labels"], [f"csv:{tmp_path / 'readings.csv'}"], Window(0, 4_000_000_000_000),
+            work=tmp_path / "cache", progress=lambda done, total: None, now_ms=NOW_MS,
+        )  # fmt: skip
 
 
 def test_a_busy_shared_gpu_does_not_say_whose_work_it_was(tmp_path: Path):

@@ -33,7 +33,7 @@ def add_fleet_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:WHERE]",
         action="append",
         default=[],
-        help="who held which GPUs: slurm, slurm:FILE, kubernetes, ray, csv:FILE, store:DIR, or "
+        help="who held which GPUs: slurm, slurm:FILE, kubernetes, csv:FILE, store:DIR, or "
         "labels (of the readings); may be repeated",
     )
     parser.add_argument(

@@ -40,11 +40,12 @@ def add_holdings(
     label: str,
     nodes: Sequence[str] = (),
     places: Mapping[str, Sequence[str]] | None = None,
+    *,
+    seen_ms: int | None = None,
 ) -> None:
     """Add a job and what it held: its GPUs one by one where ``places`` names them by node, by node
-    where they divide evenly, and else as one. A job that ends before it starts is counted and left
-    out."""
-    now_ms = int(time.time() * 1000)
+    where they divide evenly, and else as one. A job that still runs held them until ``seen_ms``,
+    when the ledger was read. A job that ends before it starts is counted and left out."""
     start, end = job.start_ms, job.end_ms
     if job.gpus > MOST_GPUS or (job.cpus is not None and job.cpus > MOST_GPUS * 1000):
         rows.counts["rows with impossible numbers"] += 1
@@ -58,7 +59,8 @@ def add_holdings(
     rows.jobs.append(job)
     if start is None or job.gpus == 0 or job.state == "pending":
         return
-    end = now_ms if end is None else end
+    if end is None:
+        end = int(time.time() * 1000) if seen_ms is None else seen_ms
     if end <= start:
         return
     for node, gpu, gpus in _divide_gpus(job, nodes, places or {}):

@@ -118,8 +118,7 @@ def _ask_scontrol(*words: str) -> str | None:
 
 
 def _read_places(rows: LedgerRows) -> dict[str, dict[str, list[str]]]:
-    shown = _ask_scontrol("-d", "show", "job")
-    if shown is None:
+    if (shown := _ask_scontrol("-d", "show", "job")) is None:
         rows.notes.append("scontrol does not answer: which GPUs running jobs hold is not known.")
     return parse_places(shown or "")
 
@@ -156,14 +155,9 @@ def parse_nodes(text: str) -> list[NodeRow]:
         if name and gpus:
             cpus = _field(line, "CPUTot")
             gres = re.search(r"\bGres=gpu:([^:(\s]+):", line)
-            nodes.append(
-                NodeRow(
-                    node=name[1],
-                    gpus=gpus,
-                    gpu_type=kind or (gres[1] if gres else None),
-                    cpus=float(cpus) if cpus.isdigit() else None,
-                )
-            )
+            row_kind = kind or (gres[1] if gres else None)
+            count = float(cpus) if cpus.isdigit() else None
+            nodes.append(NodeRow(node=name[1], gpus=gpus, gpu_type=row_kind, cpus=count))
     return nodes
 
 
@@ -212,9 +206,10 @@ def _split_records(text: str, rows: LedgerRows, mark: str) -> Iterator[dict[str,
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
     head = lines[0].split(mark)
     if missing := [name for name in ("JobID", "State", "Start", "End") if name not in head]:
-        raise InputError(
-            "This is not the output of sacct -P.", why=f"Its header has no {missing[0]}.", hint=SAVE
-        )
+        why = f"Its header has no {missing[0]}."
+        if text.lstrip().startswith("{"):
+            why = "It is JSON, whose fields differ between versions of Slurm."
+        raise InputError("This is not the output of sacct -P.", why=why, hint=SAVE)
     if "AllocTRES" not in head:
         raise InputError("The output of sacct has no AllocTRES.", why="It counts the GPUs.")
     name = head.index("JobName") if "JobName" in head else len(head)
@@ -290,7 +285,9 @@ def _add_job(
         memory_used_bytes=_measure_memory(steps, start, end),
         nodes=len(nodes) or None,
     )
-    add_holdings(rows, job, raw, nodes, places.get(raw, {}))
+    elapsed = record.get("ElapsedRaw", "")
+    seen_ms = start + int(elapsed) * 1000 if start is not None and elapsed.isdigit() else None
+    add_holdings(rows, job, raw, nodes, places.get(raw, {}), seen_ms=seen_ms)
     if _SHARD.search(tres):
         rows.counts["jobs with gres/shard, whose share of a GPU is not counted"] += 1
     return gpus > 0

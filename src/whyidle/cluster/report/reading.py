@@ -73,6 +73,12 @@ def read_fleet(
     if LABELS in ledgers:
         series.take_holdings_from_labels(connection, periods)
     if tables.run_query(connection, "SELECT count(*) FROM jobs") == [(0,)]:
+        if tables.run_query(connection, "SELECT count(*) FROM series") != [(0,)]:
+            raise InputError(
+                "No job is known for these readings.",
+                why="They have no job label, and no ledger names a job of this window.",
+                hint="Name the ledger that knows the jobs: --ledger slurm, or --ledger csv:FILE",
+            )
         raise InputError("No job ran in this window.", hint="Use a longer window: --since 30d")
     tables.name_causes(connection)
     window = totals.clip_holdings(connection, window, now)
