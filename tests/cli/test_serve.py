@@ -97,7 +97,6 @@ def test_login_prints_the_address_of_the_running_server(
         (["--proxy", "127.0.0.1"], "claim any name"),
         (["--proxy", "proxy.example"], "--proxy 10.0.0.5"),
         (["--no-auth"], "anyone who can reach the server can read"),
-        (["--share", "no-such-group"], "Cannot share"),
     ],
 )
 def test_what_access_means_is_said(

@@ -154,33 +154,6 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]):
     assert not Path("s").exists()
 
 
-def test_a_command_that_cannot_be_healed_starts_no_search(capfd: pytest.CaptureFixture[str]):
-    command = (sys.executable, "-c", "raise ValueError({lr})")
-    assert tune(*SPACE, *LOSS, "--heal", "20s", command=command) == 1
-    told = capfd.readouterr().err
-    assert "The loader cannot be fixed first" in told
-    assert "ValueError" in told
-    assert not Path("s/trials").exists()
-
-
-def test_a_search_that_is_killed_while_it_heals_leaves_nothing_behind(
-    capsys: pytest.CaptureFixture[str],
-):
-    words = ["tune", "--out", "s", *SPACE, *LOSS, "--heal", "-q", "--", "train.py", "{lr}", "\n"]
-    child = subprocess.Popen([sys.executable, "-m", "whyidle", *words])
-    healers, until = [], time.monotonic() + 30
-    while len(healers) < 2 and time.monotonic() < until:  # the launcher, and whyidle fix
-        time.sleep(0.02)
-        with suppress(psutil.Error):
-            healers = psutil.Process(child.pid).children(recursive=True)
-    child.kill()
-    child.wait()
-    assert healers
-    assert psutil.wait_procs(healers, timeout=20.0)[1] == []
-    assert main(["tune", "--resume", "s"]) == 2
-    assert "There is no search in" in capsys.readouterr().err
-
-
 def test_two_objectives_have_a_front(capsys: pytest.CaptureFixture[str]):
     words = ["--space", "lr=1e-4,1e-3,1e-2,1e-1", *LOSS, "--sampler", "grid", "--prune", "none"]
     assert tune(*words, "--objective", "front", "--json", "s.json") == 0

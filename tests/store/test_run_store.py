@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import grp
 import os
 import stat
 import threading
@@ -256,20 +255,17 @@ def test_a_new_store_is_private_whatever_the_umask(tmp_path: Path, diagnosis: Di
     assert stat.S_IMODE(store.root.stat().st_mode) == 0o700
 
 
-def test_a_shared_store_opens_old_and_new_runs_to_its_group(tmp_path: Path, diagnosis: Diagnosis):
-    store, group = Store(tmp_path / "team"), grp.getgrgid(os.getgid()).gr_name
-    old = store.add_run(diagnosis)
-    store.share_with(group)
+def test_new_runs_are_as_open_as_their_folder(tmp_path: Path, diagnosis: Diagnosis):
+    store = Store(tmp_path / "team")
+    store.prepare_folder()
+    store.folder.chmod(0o2750)
     before = os.umask(0o077)
     try:
-        new = store.add_run(diagnosis)
+        run = store.add_run(diagnosis)
     finally:
         os.umask(before)
-    for run in (old, new):
-        assert stat.S_IMODE(run.path.stat().st_mode) & 0o777 == 0o750
-        assert stat.S_IMODE((run.path / "meta.json").stat().st_mode) == 0o640
-    with pytest.raises(StoreError, match="Cannot share"):
-        store.share_with("no-such-group")
+    assert stat.S_IMODE(run.path.stat().st_mode) & 0o777 == 0o750
+    assert stat.S_IMODE((run.path / "meta.json").stat().st_mode) == 0o640
 
 
 def test_nothing_is_left_on_a_full_disk(tmp_path: Path, diagnosis: Diagnosis, monkeypatch):

@@ -4,11 +4,10 @@ import inspect
 import sys
 
 import keras
-import numpy as np
 import pytest
 import shapes
 import tensorflow as tf
-from shapes import BATCH, STEPS, VERSION, alone
+from shapes import BATCH, VERSION, alone
 
 from whyidle.probe import knobs
 from whyidle.probe.knobs.keras import WITH_PARTIAL_CALLS
@@ -107,27 +106,6 @@ def test_callbacks_of_keras_that_wait_for_the_epoch_do_not_matter(turn, tmp_path
     assert session.applied
 
 
-@pytest.mark.parametrize("more", [{}, {"cycle_length": 3, "block_length": 2}, {"cycle_length": 1}])
-def test_a_parallel_interleave_keeps_the_order(turn, more):
-    def read():
-        data = tf.data.Dataset.range(9)
-        made = data.interleave(lambda i: tf.data.Dataset.from_tensors(i).repeat(5), **more)
-        return [int(one) for one in made.batch(2).unbatch()]
-
-    plain = read()
-    session = turn({"tfdata.interleave_calls": 8})
-    assert read() == plain
-    assert session.applied == {"tfdata.interleave_calls": 1}
-
-
-def test_an_interleave_that_is_parallel_already_is_left(turn):
-    session = turn({"tfdata.interleave_calls": 8})
-    data = tf.data.Dataset.range(STEPS)
-    data.interleave(tf.data.Dataset.from_tensors, num_parallel_calls=2)
-    data.map(lambda i: tf.numpy_function(np.abs, [i], tf.int64))
-    assert session.applied == {}
-
-
 @keras_3
 def test_layers_compute_in_a_narrow_type_unless_the_job_says_otherwise(turn):
     edits = {"autocast.dtype": "bfloat16", "autocast.grad_scaler": False}
@@ -152,8 +130,10 @@ def test_models_are_compiled_by_xla_unless_the_job_says_how(turn):
     assert "itself chooses how" in session.declined["model.compile"]
 
 
-PLACES = {"keras.steps_per_execution": "keras.check_joinable"}
-PLACES["tfdata.interleave_calls"] = "tfdata.limit_calls"
+PLACES = {
+    "keras.steps_per_execution": "keras.check_joinable",
+    "tfdata.map_calls": "tfdata.explain_unsafe",
+}
 
 
 @newer
@@ -164,9 +144,7 @@ def test_a_fault_of_a_knob_does_not_reach_the_job(turn, knob, monkeypatch, tmp_p
 
     def train():
         x, y = shapes.pairs()
-        data = tf.data.Dataset.range(4).interleave(
-            lambda i: tf.data.Dataset.from_tensors((x[:BATCH], y[:BATCH]))
-        )
+        data = tf.data.Dataset.range(4).map(lambda i: (x[:BATCH], y[:BATCH]))
         data = data.apply(tf.data.experimental.assert_cardinality(4))
         return shapes.model().fit(data, verbose=0, shuffle=False).history["loss"]
 

@@ -38,7 +38,6 @@ SHARED: dict[str, tuple[str, str | None]] = {
     ),
     "--until": ("only older entries", "TIME"),
     "--user": ("only this user", "NAME"),
-    "--visible": ("who may see a run, besides administrators", None),
     "--yes": ("go ahead", None),
 }
 """The options of more than one verb: each word has one meaning, which a verb may only complete.

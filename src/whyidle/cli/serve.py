@@ -8,8 +8,7 @@
     whyidle serve tokens                     list the tokens
     whyidle serve revoke-token ci            remove a token and its sessions
 
-A viewer sees the runs that are visible to it, an admin sees and
-changes everything. Needs the extra: pip install 'whyidle[serve]'.
+A viewer sees everything, an admin also mutes alerts. Needs the extra: pip install 'whyidle[serve]'.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ if TYPE_CHECKING:  # the help of all commands needs none of these
 LISTEN = "127.0.0.1:8470"
 PRIVATE = ("unix:", "127.", "localhost:", "[::1]:")
 """beginnings of addresses that other machines do not reach"""
-AUDIENCES = ("owner", "group", "everyone")
 ROLES = ("viewer", "admin")
 ACTIONS = {"start": 0, "login": 0, "add-token": 1, "tokens": 0, "revoke-token": 1}
 """action -> number of words after it"""
@@ -92,22 +90,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def _add_access(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--group",
-        metavar="NAME",
-        action="append",
-        default=[],
-        dest="groups",
-        help="with add-token: a group whose runs the owner of the token may see; may be repeated",
-    )
-    detail = " (if unset: everyone who is signed in; with --proxy the run's owner)"
-    add_option(parser, "--visible", detail, choices=AUDIENCES)
-    parser.add_argument(
-        "--share",
-        metavar="GROUP",
-        help="let a group of this machine read the files of the first store, including those of "
-        "later runs",
-    )
-    parser.add_argument(
         "--proxy",
         metavar="ADDRESS",
         action="append",
@@ -154,7 +136,7 @@ def run(args: argparse.Namespace) -> int:
             )
         print(_login_address(access, address, args.role or "admin"))
     elif args.action == "add-token":
-        print(access.add_token(args.names[0], args.role or "viewer", args.groups))
+        print(access.add_token(args.names[0], args.role or "viewer"))
         _output.print_note(args, "The token is shown only this once.")
     elif args.action == "tokens":
         for one in access.list_tokens():
@@ -186,7 +168,6 @@ def _settings(args: argparse.Namespace) -> SiteSettings:
         names=args.hosts,
         is_open=args.no_auth,
         proxy=proxy,
-        visible=args.visible or ("owner" if args.proxy else "everyone"),
         rebuild=args.rebuild,
         alerts=read_settings(args.alerts) if args.alerts else AlertSettings(),
         fleet=args.fleet,
@@ -206,11 +187,8 @@ def _serve(args: argparse.Namespace, settings: SiteSettings) -> int:
     from whyidle.cluster.server.site import ACCESS_FILE
     from whyidle.store.run_store import Store
 
-    store = Store(settings.stores[0])
     with suppress(OSError):  # a store that is only read needs no folder
-        store.prepare_folder()
-    if args.share:
-        store.share_with(args.share)
+        Store(settings.stores[0]).prepare_folder()
     bound = bind(settings.listen)
     if not settings.listen.startswith("unix:"):  # port 0 is any
         host, port = parse_address(settings.listen)[0], bound.getsockname()[1]

@@ -119,15 +119,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     )
     jobs = parser.add_argument_group("trials")
     add_option(jobs, "--plan", ", to all trials", type=Path)
-    jobs.add_argument(
-        "--heal",
-        metavar="TIME",
-        type=_parse_time,
-        nargs="?",
-        const=300.0,
-        help="before the search, let whyidle fix try fixes on the first trial for this long "
-        "(default: 5m), and run all trials with those that it keeps",
-    )
     add_option(jobs, "--out", " (default: a new one in the store)", type=Path)
     jobs.add_argument(
         "--storage",
@@ -181,17 +172,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _begin_search(args: argparse.Namespace, folder: Path) -> SearchFile:
     """A new search, or the one of the same command that the folder holds."""
-    from msgspec.structs import replace
-
-    from whyidle.cli._tune_progress import TuneProgress
     from whyidle.planning.search import study
-    from whyidle.planning.search.loader_healing import heal_loader
 
     setup = _read_setup(args)
     if args.resume or (folder / study.FILE).is_file():
         search = study.read_search_file(folder)
-        if args.heal:
-            setup = replace(setup, plan=search.setup.plan)
         study.check_setup(folder, search.setup, setup)
         return search
     study.load_optuna()
@@ -201,9 +186,6 @@ def _begin_search(args: argparse.Namespace, folder: Path) -> SearchFile:
         why = f"{error.strerror or error}."
         hint = "Name another folder with --out."
         raise OutputError(f"Cannot write to {folder}.", why=why, hint=hint) from error
-    if args.heal:
-        tell = None if args.quiet else TuneProgress(quiet=False, trials=0).tell
-        setup = replace(setup, plan=heal_loader(setup, folder, args.heal, tell))
     trials = int(study.count_points(setup)) if setup.sampler == "grid" else TRIALS
     storage = args.storage or f"sqlite:///{folder / 'study.db'}"
     return study.SearchFile(setup=setup, storage=storage, study=folder.name, trials=trials)

@@ -162,6 +162,7 @@ _DECLARED: Final = (
          by_people="only the script shows that the stage is the same in every epoch",
          subjects=(TENSORFLOW,)),
     Knob("tfdata.interleave_calls", int, "sources that a stage reads at a time", most=MANY,
+         by_people="only the script shows how many sources may be open together",
          subjects=(TENSORFLOW,)),
     Knob("tfdata.map_calls", int, "elements for which a stage calls its function at a time",
          most=MANY, subjects=(TENSORFLOW,)),

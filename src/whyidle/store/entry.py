@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -14,8 +13,6 @@ DIAGNOSIS = "diagnosis.json"
 RECORDING = "recording"
 """folder of a watched run's raw evidence"""
 META = "meta.json"
-Visibility = Literal["owner", "group", "everyone"]
-"""who may see a run on a server, besides its administrators"""
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,9 +32,6 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float | None = msgspec.field(default=None, name="healed")  # key of whyidle 0.1
     became: str | None = None  # id of the run with the kept fixes
     step_s: float | None = None  # mean of its steady steps
-    uploaded_by: str | None = None  # name of the token that it came with
-    visible: Visibility | None = None  # None: as the server says
-    groups: list[str] | None = None  # of the owner; None: the group of the folder
 
 
 @dataclass(frozen=True, slots=True)

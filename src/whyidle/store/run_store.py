@@ -2,13 +2,11 @@
 
 Ids are times (UTC, microseconds), so that they sort by age. A run is written into a hidden folder
 that is renamed when it is complete, so that listings see complete runs only. A new store is its
-owner's alone; a run is as open as the folder ``runs``, which ``share_with`` opens to a group.
+owner's alone; a run is as open as the folder ``runs``.
 """
 
 from __future__ import annotations
 
-import grp
-import os
 import re
 import shutil
 import stat
@@ -24,7 +22,7 @@ from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.redaction import redact_command
 from whyidle.store.atomic_write import write_atomic
 from whyidle.store.document import read_diagnosis
-from whyidle.store.entry import DIAGNOSIS, META, RECORDING, Entry, Meta, Visibility, entry_of
+from whyidle.store.entry import DIAGNOSIS, META, RECORDING, Entry, Meta, entry_of
 
 RUN_ID = "%Y%m%d-%H%M%S-%f"
 _LAST = re.compile(r"last(?:~(\d+))?")
@@ -156,26 +154,6 @@ class Store:
         if not ignore.exists():
             ignore.write_text("# made by whyidle\n*\n", encoding="utf-8")
 
-    def share_with(self, group: str) -> None:
-        """Let a group of this machine read the runs, and those to come.
-
-        Raises:
-            StoreError: there is no such group, or the store is another user's.
-        """
-        try:
-            self.prepare_folder()
-            number = grp.getgrnam(group).gr_gid
-            for folder in (self.root, self.folder):
-                os.chown(folder, -1, number)
-                folder.chmod(0o2750)
-            for run in self.folder.iterdir():
-                for path in (run, *run.rglob("*")):
-                    os.chown(path, -1, number, follow_symlinks=False)
-                self._set_modes(run)
-        except (OSError, LookupError) as error:
-            why = f"{getattr(error, 'strerror', None) or error}."
-            raise StoreError(f"Cannot share {self.root} with {group}.", why=why) from error
-
     def _set_modes(self, run: Path) -> None:
         """Open a run as far as the folder of all runs, whatever the umask is."""
         bits = stat.S_IMODE(self.folder.stat().st_mode) & 0o2055
@@ -201,10 +179,6 @@ class Store:
             (draft / DIAGNOSIS).write_bytes(content)
             (draft / META).write_bytes(msgspec.json.encode(meta))
         return Entry(id=meta.id, path=final, meta=meta, bytes=len(content))
-
-    def show_run(self, entry: Entry, visible: Visibility) -> Entry:
-        """Say who may see a run on a server. Raises StoreError."""
-        return self._change_meta(entry, visible=visible)
 
     def list_runs(self) -> list[Entry]:
         """List all runs, oldest first, unreadable ones included.
@@ -280,10 +254,7 @@ class Store:
         Raises:
             StoreError: it cannot be read or written.
         """
-        return self._change_meta(entry, pinned=pinned)
-
-    def _change_meta(self, entry: Entry, **changes: object) -> Entry:
-        meta = msgspec.structs.replace(self._readable_meta(entry), **changes)
+        meta = msgspec.structs.replace(self._readable_meta(entry), pinned=pinned)
         try:
             write_atomic(entry.path / META, msgspec.json.encode(meta))
         except OSError as error:

@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -20,7 +20,6 @@ import msgspec
 
 from whyidle.errors import InputError, OutputError
 from whyidle.store.atomic_write import write_atomic
-from whyidle.store.entry import Visibility
 
 Role = Literal["viewer", "admin"]
 Right = Literal["view", "change"]
@@ -38,7 +37,7 @@ ADDRESS_FILE: Final = "address"
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One token, code or session, or a person whom the team's proxy names. ``expires`` is a Unix
-    time; None: never. ``groups`` are those whose runs it may see."""
+    time; None: never."""
 
     kind: Kind
     name: str
@@ -46,20 +45,10 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     digest: str
     created: float
     expires: float | None = None
-    groups: tuple[str, ...] = ()
 
     def may(self, right: Right) -> bool:
         """Whether its role has a right."""
         return right in RIGHTS[self.role]
-
-    def may_see(self, owner: str | None, visible: Visibility, groups: Iterable[str]) -> bool:
-        """Whether it may see a run of an owner in groups."""
-        return (
-            visible == "everyone"
-            or self.role == "admin"
-            or self.name == owner
-            or (visible == "group" and not set(groups).isdisjoint(self.groups))
-        )
 
 
 ANYONE: Final = Credential(kind="session", name="anyone", role="viewer", digest="", created=0.0)
@@ -74,7 +63,7 @@ class AccessList:
         self._stamp: tuple[int, int] | None = None
         self._known: dict[str, Credential] = {}
 
-    def add_token(self, name: str, role: Role, groups: Sequence[str] = ()) -> str:
+    def add_token(self, name: str, role: Role) -> str:
         """Make a token; return it, the only time it is known.
 
         Raises:
@@ -86,7 +75,7 @@ class AccessList:
                 f"A token {name!r} already exists.", hint=f"whyidle serve revoke-token {name}"
             )
         with self._change_list() as known:
-            return _add_to(known, None, kind="token", name=name, role=role, groups=tuple(groups))
+            return _add_to(known, None, kind="token", name=name, role=role)
 
     def add_code(self, name: str, role: Role) -> str:
         """Make a code that opens one session within ``CODE_S``."""
@@ -101,14 +90,7 @@ class AccessList:
         with self._change_list() as known:
             if given.kind == "code" and known.pop(given.digest, None) is None:
                 return None  # it was used at the same moment
-            return _add_to(
-                known,
-                SESSION_S,
-                kind="session",
-                name=given.name,
-                role=given.role,
-                groups=given.groups,
-            )
+            return _add_to(known, SESSION_S, kind="session", name=given.name, role=given.role)
 
     def identify(self, secret: str, *kinds: Kind) -> Credential | None:
         """The credential of a secret, if it is of one of the kinds and has not expired."""
@@ -178,7 +160,7 @@ class AccessList:
 
 
 def _add_to(known: dict[str, Credential], lifetime_s: float | None, **given: Any) -> str:
-    """Add a credential of ``kind``, ``name``, ``role`` and ``groups``; return its secret."""
+    """Add a credential of ``kind``, ``name`` and ``role``; return its secret."""
     secret, now = secrets.token_urlsafe(32), time.time()
     expires = None if lifetime_s is None else now + lifetime_s
     one = Credential(digest=_digest(secret), created=now, expires=expires, **given)

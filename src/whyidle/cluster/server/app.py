@@ -22,7 +22,6 @@ from whyidle.cluster.server import login
 from whyidle.cluster.server.answers import answer_json, refuse, render_page
 from whyidle.cluster.server.gate import Gate
 from whyidle.cluster.server.pages import alerts
-from whyidle.cluster.server.pages import run as run_page
 from whyidle.cluster.server.site import (
     NotFoundError,
     NothingYetError,
@@ -83,7 +82,6 @@ def _list_routes(site: Site) -> list[BaseRoute]:
         *routes,
         *login.list_routes(site),
         *alerts.list_routes(site),
-        *run_page.list_routes(site),
         Route("/metrics", _answer_metrics(site)),
         Route("/healthz", lambda _: PlainTextResponse("ok\n")),
         Route("/static/report.css", _send_text(style_sheet(), "text/css")),

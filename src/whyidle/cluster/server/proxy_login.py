@@ -57,6 +57,4 @@ class ProxyLogin:
             return None
         groups = tuple(filter(None, re.split(r"[,;|\s]+", lists[0]))) if lists else ()
         role: Role = "viewer" if set(groups).isdisjoint(self.admin_groups) else "admin"
-        return Credential(
-            kind="session", name=names[0].strip(), role=role, digest="", created=0.0, groups=groups
-        )  # fmt: skip
+        return Credential(kind="session", name=names[0].strip(), role=role, digest="", created=0.0)

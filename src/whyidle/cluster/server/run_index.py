@@ -6,7 +6,6 @@ index that is missing, of another version or damaged is made again.
 
 from __future__ import annotations
 
-import grp
 import pwd
 import shlex
 import sqlite3
@@ -16,25 +15,23 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 
-from whyidle.cluster.server.access import Credential
 from whyidle.errors import OutputError
 from whyidle.model.diagnosis import Attribution, Document
-from whyidle.store.entry import DIAGNOSIS, META, Entry, Visibility, entry_of
+from whyidle.store.entry import DIAGNOSIS, META, Entry, entry_of
 from whyidle.store.run_store import Store
 
-VERSION: Final = 2
+VERSION: Final = 30
 LEAST_S: Final = 1.0
 SHARE: Final = 0.1
 """of the time that refreshing may take, on a slow disk of a team"""
 
 
 class RunRecord(Document, frozen=True, kw_only=True):
-    """What is known of a run in a list. ``user`` owns its folder, or uploaded it; ``visible`` says
-    who may see it: its owner, those in one of its ``groups``, or everyone."""
+    """What is known of a run in a list. ``user`` owns its folder."""
 
     store: str
     id: str
@@ -55,20 +52,17 @@ class RunRecord(Document, frozen=True, kw_only=True):
     speedup: float | None
     became: str | None
     broken: str | None
-    visible: Visibility
-    groups: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs are wanted; None: any. ``words`` must all occur, and ``viewer`` may see them."""
+    """Which runs are wanted; None: any. ``words`` must all occur."""
 
     words: Sequence[str] = ()
     state: str | None = None
     store: str | None = None
     since: str | None = None  # ISO 8601, as in the metadata
     until: str | None = None
-    viewer: Credential | None = None
 
 
 class _Device(msgspec.Struct):
@@ -105,15 +99,8 @@ class _Brief(msgspec.Struct):
 class RunIndex:
     """The runs of several stores, by the store's name."""
 
-    def __init__(
-        self,
-        path: Path,
-        stores: Mapping[str, Store],
-        *,
-        visible: Visibility = "everyone",
-        rebuild: bool = False,
-    ) -> None:
-        self._path, self._stores, self._visible = path, stores, visible
+    def __init__(self, path: Path, stores: Mapping[str, Store], *, rebuild: bool = False) -> None:
+        self._path, self._stores = path, stores
         self._lock = threading.RLock()
         self._due_s = 0.0
         if rebuild:
@@ -143,8 +130,7 @@ class RunIndex:
     ) -> tuple[list[RunRecord], int]:
         """The newest runs that match, and how many match."""
         self.refresh()
-        seen, values = _seen_by(wanted.viewer)
-        clauses = [seen]
+        clauses, values = ["1"], list[str]()
         for word in wanted.words:
             clauses.append("text LIKE ? ESCAPE '\\'")
             values.append(f"%{_escape_like(word.lower())}%")
@@ -167,16 +153,12 @@ class RunIndex:
             ).fetchall()
         return [msgspec.json.decode(row[0], type=RunRecord) for row in rows], total
 
-    def count_runs(self, column: str, viewer: Credential | None = None) -> dict[str, int]:
-        """How many runs that a viewer may see have each ``state``, or are in each ``store``."""
+    def count_runs(self, column: str) -> dict[str, int]:
+        """How many runs have each ``state``, or are in each ``store``."""
         self.refresh()
-        seen, values = _seen_by(viewer)
         with self._lock:
-            return dict(
-                self._base.execute(
-                    f"SELECT {column}, count(*) FROM runs WHERE {seen} GROUP BY {column}", values
-                )
-            )
+            query = f"SELECT {column}, count(*) FROM runs GROUP BY {column}"
+            return dict(self._base.execute(query))
 
     def close(self) -> None:
         """Close the file."""
@@ -208,13 +190,12 @@ class RunIndex:
     def _prepare_tables(self) -> None:
         self._base.execute("PRAGMA journal_mode=WAL")
         self._base.execute("PRAGMA synchronous=OFF")  # it can be made again
-        version = VERSION * 10 + get_args(Visibility).index(self._visible)
-        if self._base.execute("PRAGMA user_version").fetchone()[0] != version:
+        if self._base.execute("PRAGMA user_version").fetchone()[0] != VERSION:
             self._base.execute("DROP TABLE IF EXISTS runs")
-            self._base.execute(f"PRAGMA user_version={version}")
+            self._base.execute(f"PRAGMA user_version={VERSION}")
         self._base.execute(
             "CREATE TABLE IF NOT EXISTS runs (store TEXT, id TEXT, stamp INTEGER, state TEXT, "
-            "created TEXT, text TEXT, owner TEXT, visible TEXT, groups TEXT, record BLOB, "
+            "created TEXT, text TEXT, record BLOB, "
             "PRIMARY KEY (store, id))"
         )
 
@@ -244,17 +225,16 @@ class RunIndex:
         self._base.execute("COMMIT")
 
     def _write_row(self, store: str, entry: Entry, stamp: int) -> None:
-        record = describe_entry(store, entry, self._visible)
+        record = describe_entry(store, entry)
         parts = (
             record.id, record.command, record.headline, record.device, record.cause, record.host,
             record.user, record.framework, record.store,
         )  # fmt: skip
         text = "\n".join(part for part in parts if part).lower()
         self._base.execute(
-            "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 *(store, record.id, stamp, record.state, record.created, text),
-                *(record.user, record.visible, "\n".join(("", *record.groups, ""))),
                 msgspec.json.encode(record),
             ],
         )
@@ -279,8 +259,8 @@ def _stamp(folder: Path) -> int | None:
         return -1
 
 
-def describe_entry(store: str, entry: Entry, default: Visibility = "everyone") -> RunRecord:
-    """What a list shows of a run; ``default``: who may see it where it does not say."""
+def describe_entry(store: str, entry: Entry) -> RunRecord:
+    """What a list shows of a run."""
     meta, brief = entry.meta, _read_brief(entry.path / DIAGNOSIS)
     state = "failed" if entry.has_failed else meta.state if meta else "broken"
     known: dict[str, Any] = {
@@ -299,7 +279,6 @@ def describe_entry(store: str, entry: Entry, default: Visibility = "everyone") -
             "busy": brief.utilization.busy,
             "attribution": brief.attribution,
         }
-    owner, visible, groups = audience_of(entry, default)
     return RunRecord(
         store=store,
         id=entry.id,
@@ -307,14 +286,12 @@ def describe_entry(store: str, entry: Entry, default: Visibility = "everyone") -
         state=state,
         headline=meta.headline if meta else "",
         command=_subject_of(entry),
-        user=owner,
+        user=_owner_of(entry.path),
         step_s=meta.step_s if meta else None,
         pinned=bool(meta and meta.pinned),
         speedup=meta.speedup if meta else None,
         became=meta.became if meta else None,
         broken=entry.broken,
-        visible=visible,
-        groups=groups,
         **known,
     )
 
@@ -328,30 +305,10 @@ def _subject_of(entry: Entry) -> str:
     return ", ".join(source.rsplit("/", 1)[-1] for source in meta.sources[:3])
 
 
-def audience_of(entry: Entry, default: Visibility) -> tuple[str | None, Visibility, list[str]]:
-    """The owner of a run, who may see it, and its groups: as its metadata say, else those of its
-    folder."""
-    meta, owner, groups = entry.meta, None, list[str]()
+def _owner_of(folder: Path) -> str | None:
     with suppress(OSError, KeyError):
-        status = entry.path.stat()
-        owner = pwd.getpwuid(status.st_uid).pw_name
-        groups = [grp.getgrgid(status.st_gid).gr_name]
-    if meta is None:
-        return owner, default, groups
-    if meta.uploaded_by is not None:
-        owner, groups = meta.uploaded_by, []
-    return owner, meta.visible or default, meta.groups or groups
-
-
-def _seen_by(viewer: Credential | None) -> tuple[str, list[str]]:
-    """The condition for runs that a viewer may see, as ``Credential.may_see``; None: the server."""
-    if viewer is None or viewer.role == "admin":
-        return "1", []
-    held = "".join(" OR instr(groups, ?)" for _ in viewer.groups)
-    return (
-        f"(visible = 'everyone' OR owner = ? OR (visible = 'group' AND (0{held})))",
-        [viewer.name, *(f"\n{group}\n" for group in viewer.groups)],
-    )
+        return pwd.getpwuid(folder.stat().st_uid).pw_name
+    return None
 
 
 def _read_brief(path: Path) -> _Brief | None:

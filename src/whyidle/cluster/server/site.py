@@ -15,14 +15,14 @@ from whyidle.cluster.server.access import ANYONE, AccessList, Credential
 from whyidle.cluster.server.live_jobs import LiveJobs, status_of
 from whyidle.cluster.server.machine_monitor import MachineMonitor
 from whyidle.cluster.server.proxy_login import ProxyLogin
-from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord, audience_of
+from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord
 from whyidle.errors import InputError, WhyidleError
 from whyidle.machine.alerts.alert_watch import MUTES
 from whyidle.machine.alerts.rule_file import AlertSettings
 from whyidle.model.documents.fleet import FleetReport
 from whyidle.model.documents.watch_document import WatchedMachine
 from whyidle.store.document import describe_error
-from whyidle.store.entry import Entry, Visibility, entry_of
+from whyidle.store.entry import Entry, entry_of
 from whyidle.store.run_store import Store
 
 if TYPE_CHECKING:  # the command line reads the settings where the extra is missing, too
@@ -56,7 +56,7 @@ class RefusedError(WhyidleError):
 class SiteSettings:
     """``state`` is the folder of access list, index and alert history; ``listen`` the address that
     the server listens at; ``names`` the host names by which browsers may address it; ``is_open``
-    whether anyone may view; ``visible`` who may see a run that says nothing of it."""
+    whether anyone may view."""
 
     stores: Sequence[Path]
     state: Path
@@ -64,7 +64,6 @@ class SiteSettings:
     names: Sequence[str] = ()
     is_open: bool = False
     proxy: ProxyLogin = field(default_factory=ProxyLogin)
-    visible: Visibility = "everyone"
     rebuild: bool = False
     alerts: AlertSettings = field(default_factory=AlertSettings)
     fleet: Path | None = None  # a document of whyidle fleet report
@@ -117,25 +116,18 @@ class Site:
         self.monitor = MachineMonitor(
             settings.alerts, settings.stores[0] / MUTES, settings.state / HISTORY_FILE
         )
-        self.index = RunIndex(
-            settings.state / INDEX_FILE,
-            self.stores,
-            visible=settings.visible,
-            rebuild=settings.rebuild,
-        )
+        self.index = RunIndex(settings.state / INDEX_FILE, self.stores, rebuild=settings.rebuild)
 
-    def find_run(self, run_id: str, viewer: Credential) -> tuple[Store, Entry]:
+    def find_run(self, run_id: str) -> tuple[Store, Entry]:
         """A run by its whole id.
 
         Raises:
-            NotFoundError: no store has it, or the viewer may not see it.
+            NotFoundError: no store has it.
         """
         if RUN_ID.fullmatch(run_id):
             for store in self.stores.values():
                 if (store.folder / run_id).is_dir():
-                    entry = entry_of(store.folder / run_id)
-                    if viewer.may_see(*audience_of(entry, self.settings.visible)):
-                        return store, entry
+                    return store, entry_of(store.folder / run_id)
         raise NotFoundError(f"There is no run {run_id[:40]!r}.", hint="See the list of runs.")
 
     def has_run(self, run_id: str) -> bool:
@@ -144,10 +136,10 @@ class Site:
             (store.folder / run_id).is_dir() for store in self.stores.values()
         )
 
-    def running_runs(self, viewer: Credential) -> list[RunRecord]:
-        """The runs that are running and may be seen, the newest first."""
-        runs, _ = self.index.find_runs(RunFilter(state="recording", viewer=viewer))
-        return [run for run in runs if status_of(self.find_run(run.id, viewer)[1]) == "running"]
+    def running_runs(self) -> list[RunRecord]:
+        """The runs that are running, the newest first."""
+        runs, _ = self.index.find_runs(RunFilter(state="recording"))
+        return [run for run in runs if status_of(self.find_run(run.id)[1]) == "running"]
 
     def close(self) -> None:
         """End the look at the machine, and close the index."""
@@ -192,27 +184,12 @@ class Question:
         return [value for key, value in self.query if key == name and value]
 
     def find_run(self, run_id: str) -> tuple[Store, Entry]:
-        """A run that the viewer may see. Raises NotFoundError."""
-        return self.site.find_run(run_id, self.viewer)
+        """A run. Raises NotFoundError."""
+        return self.site.find_run(run_id)
 
     def machine(self) -> WatchedMachine | None:
-        """The machine as the viewer may see it: where runs are not everyone's, jobs of others have
-        no command line and no reason."""
-        machine, visible = self.site.monitor.machine, self.site.settings.visible
-        if machine is None:
-            return None
-        copy, may_see = msgspec.structs.replace, self.viewer.may_see
-        foreign = {job.key for job in machine.jobs if not may_see(job.user, visible, groups=())}
-        jobs = [
-            copy(job, command=None, reason=None, steps=None, suspicions=[])
-            if job.key in foreign
-            else job
-            for job in machine.jobs
-        ]
-        gpus = [
-            gpu if foreign.isdisjoint(gpu.jobs) else copy(gpu, reason=None) for gpu in machine.gpus
-        ]
-        return copy(machine, jobs=jobs, gpus=gpus)
+        """The machine of the server."""
+        return self.site.monitor.machine
 
     def number(self, name: str, default: int, most: int) -> int:
         """A parameter as a number from 1 to ``most``."""

@@ -65,7 +65,7 @@ def _starved_notes(trials: list[SearchTrial], setup: SearchSetup) -> list[str]:
         return []
     causes = Counter(t.verdict.cause for t in starved if t.verdict and t.verdict.cause)
     named = f", most often by {causes.most_common(1)[0][0]}" if causes else ""
-    heals = "--heal (or --plan PLAN from whyidle fix) mends the loader for all trials"
+    heals = "--plan PLAN from whyidle fix mends the loader for all trials"
     rest = heals if setup.plan is None else "the kept fixes do not remove that"
     return [
         f"{len(starved)} of {len(trials)} trials were starved{named}: their times compare data "

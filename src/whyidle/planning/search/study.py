@@ -187,13 +187,6 @@ def _suggest(trial: Any, dimension: Dimension, setup: SearchSetup) -> Value:
     return value
 
 
-def first_values(setup: SearchSetup) -> Values:
-    """Values of the space, for a run before the search."""
-    optuna = load_optuna()
-    study = optuna.create_study(sampler=_make_sampler(optuna, setup, setup.seed))
-    return suggest_values(study.ask(), setup)
-
-
 def count_points(setup: SearchSetup) -> float:
     """How many points a search can have."""
     if setup.sampler == "grid":

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import inspect
 import io
-import os
 import random
 import sys
 import types
@@ -19,10 +18,6 @@ from ._source_line import find_source_line
 
 PLACE = "tensorflow.python.data.ops"
 CALLS, POOL = "tfdata.map_calls", "tfdata.pool"
-SOURCES = "tfdata.interleave_calls"
-THREADED = {CALLS: "map", SOURCES: "interleave"}
-"""knobs that call a function of the job in several threads -> the method that takes it"""
-CALLS_NAMED = "num_parallel_calls"
 INSTALLED = ("site-packages", "dist-packages", "lib/python3")
 STATEFUL = (io.IOBase, types.GeneratorType, random.Random)
 DEEPEST = 3
@@ -31,19 +26,19 @@ DEEPEST = 3
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change datasets that the job makes from now on."""
-    session.decline_knobs([knob for knob in edits if knob not in (*THREADED, *ENDS)], NO_FORM)
-    if not edits.keys() & {*THREADED, *ENDS}:
+    session.decline_knobs([knob for knob in edits if knob not in (CALLS, *ENDS)], NO_FORM)
+    if not edits.keys() & {CALLS, *ENDS}:
         return
 
     def change_maps(module: Any) -> None:
-        for knob in THREADED.keys() & edits.keys():
-            _parallel_calls(session, module.DatasetV2, knob, edits[knob])
+        if CALLS in edits:
+            _parallel_calls(session, module.DatasetV2, edits[CALLS])
 
     def change_iterators(module: Any) -> None:
         live: list[weakref.ref[Any]] = []
         for knob in ENDS.keys() & edits.keys():
             _change_end(session, module.OwnedIterator, knob, edits[knob])
-        if {*THREADED, POOL} & edits.keys():
+        if {CALLS, POOL} & edits.keys():
             _remember_iterators(session, module.OwnedIterator, live)
             atexit.register(session.run_contained, edits, close_iterators, session, live)
 
@@ -57,12 +52,9 @@ def _own_line(session: KnobSession, made: Any) -> str | None:
     return None if line is None or any(part in line for part in INSTALLED) else line
 
 
-def _parallel_calls(session: KnobSession, kind: Any, knob: str, calls: int) -> None:
-    """Give ``map`` or ``interleave`` as many parallel calls where the job has not said how many.
-    How many sources an ``interleave`` cycles through, and so the order, stays as it is."""
-    method = THREADED[knob]
-    signature = inspect.signature(getattr(kind, method))
-    choose = limit_calls if knob == SOURCES else use_calls
+def _parallel_calls(session: KnobSession, kind: Any, calls: int) -> None:
+    """Give ``map`` as many parallel calls where the job has not said how many."""
+    signature = inspect.signature(kind.map)
 
     def make(original: Any) -> Any:
         def call_in_parallel(self: Any, *args: Any, **named: Any) -> Any:
@@ -74,40 +66,23 @@ def _parallel_calls(session: KnobSession, kind: Any, knob: str, calls: int) -> N
             given = bound.arguments
             free = given.get("num_parallel_calls") is None and not given.get("synchronous")
             if session.line is not None and free and _is_allowed(given["map_func"]):
-                changed = session.run_contained([knob], choose, calls, given) or {}
-                given.update(changed)
-                if changed:
-                    session.run_contained([knob], session.record_applied, knob)
+                given["num_parallel_calls"] = calls
+                session.run_contained([CALLS], session.record_applied, CALLS)
             try:
                 return original(*bound.args, **bound.kwargs)
             finally:
                 session.line = None
 
         def _is_allowed(function: Any) -> bool:
-            why = session.run_contained([knob], explain_unsafe, function)
+            why = session.run_contained([CALLS], explain_unsafe, function)
             if why:
-                session.decline_knobs([knob], why)
-            return not why
+                session.decline_knobs([CALLS], why)
+            return why == ""  # None: it could not be told
 
         return call_in_parallel
 
-    session.replace_function(kind, method, make)
-    session.wait_for([knob], f"the job makes no {method} without a number of parallel calls")
-
-
-def use_calls(calls: int, _: dict[str, Any]) -> dict[str, int]:
-    """Return the arguments of a ``map`` with parallel calls."""
-    return {CALLS_NAMED: calls}
-
-
-def limit_calls(calls: int, given: dict[str, Any]) -> dict[str, int]:
-    """Return the arguments of an ``interleave`` with parallel calls: no more than sources that it
-    cycles through, which by default are as many as cores. Empty if their number is not known."""
-    cycle = given.get("cycle_length")
-    cycle = len(os.sched_getaffinity(0)) if cycle is None or cycle == -1 else cycle
-    if not isinstance(cycle, int):
-        return {}
-    return {"cycle_length": cycle, CALLS_NAMED: min(calls, cycle)}
+    session.replace_function(kind, "map", make)
+    session.wait_for([CALLS], "the job makes no map without a number of parallel calls")
 
 
 def explain_unsafe(function: Any) -> str:

@@ -36,7 +36,6 @@ def _read_list(question: Question) -> RunList:
         state=question.value("state"),
         store=question.value("store"),
         since=_read_moment(question),
-        viewer=question.viewer,
     )
     runs, total = index.find_runs(wanted, limit=IN_A_PAGE, offset=(number - 1) * IN_A_PAGE)
     return RunList(
@@ -44,7 +43,7 @@ def _read_list(question: Question) -> RunList:
         total=total,
         page=number,
         pages=max(1, -(-total // IN_A_PAGE)),
-        states=index.count_runs("state", question.viewer),
+        states=index.count_runs("state"),
         stores=list(question.site.stores),
     )
 

@@ -39,7 +39,7 @@ class ServerSettings(Document, frozen=True, kw_only=True):
 
 def _read_settings(question: Question) -> ServerSettings:
     site, settings = question.site, question.site.settings
-    counts = site.index.count_runs("store", question.viewer)
+    counts = site.index.count_runs("store")
     viewer = question.viewer
     tokens = None
     if viewer.may("change"):
