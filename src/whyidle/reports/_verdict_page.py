@@ -41,6 +41,7 @@ STATES: Final[dict[State, tuple[str, str]]] = {
 }
 SAME_RESULTS: Final = ("none", "rounding")
 """consents of fixes after which a model learns the same"""
+_SAME: Final = "learning unchanged:"
 STRONGER: Final = 1.05
 """least gain over the first fix for one that changes learning to be told beside it"""
 _LATE: Final = 0.01
@@ -63,7 +64,7 @@ def verdict_parts(diagnosis: Diagnosis, *, brief: bool = False) -> list[Part]:
     state, bound = diagnosis.verdict.state, diagnosis.verdict.bound or "unknown"
     badge = f"before: {state}" if diagnosis.detail.fixed is not None else state
     parts.append(Headline(diagnosis.verdict.headline, badge, state, accent=bound))
-    parts += filter(None, [_first_fix(diagnosis, brief=brief), _stronger_fix(diagnosis)])
+    parts += filter(None, [_first_fix(diagnosis, brief=brief), _other_fix(diagnosis)])
     died = brief and diagnosis.memory is not None and diagnosis.memory.death is not None
     spoils = [] if died else diagnosis.coverage.spoils  # one screen has no shares and times then
     return [*parts, *(Paragraph(text, "caution", "caution", rows=2) for text in spoils)]
@@ -76,31 +77,40 @@ def _first_fix(diagnosis: Diagnosis, *, brief: bool) -> Paragraph | None:
         return None
     gain = f"{format_prediction(fix)}{_describe_gain(diagnosis, fix)}"
     if brief:
-        same = fix.consent in SAME_RESULTS and not fix.changes_batch
-        label = "learning unchanged:" if same else "first fix:"
+        label = _SAME if _keeps_learning(fix) else _other_label(fix)
         return Paragraph(gain, label, rows=2) if gain else None
     content: list[Span | str] = [Span(fix.summary, "good"), f"; {gain}" if gain else ""]
     return Paragraph(content, f"{label_first_fix(fix)}:")
 
 
-def _stronger_fix(diagnosis: Diagnosis) -> Paragraph | None:
+def _keeps_learning(fix: ProposedFix) -> bool:
+    return fix.consent in SAME_RESULTS and not fix.changes_batch
+
+
+def _other_fix(diagnosis: Diagnosis) -> Paragraph | None:
     """The strongest fix of any finding that changes what is learnt, or the batch, where it brings
-    more than the first one."""
+    more than the first one; beside a first one of this kind, the strongest that does not."""
     first = first_fix(diagnosis)
     known = first.predicted.speedup if first and first.predicted else 1.0
+    same = first is None or _keeps_learning(first)
     others = [
         (fix.predicted.speedup, fix)
         for finding in ([] if diagnosis.trials else diagnosis.findings)
         for fix in finding.fixes
-        if fix.predicted and (fix.changes_batch or fix.consent not in SAME_RESULTS)
+        if fix.predicted and fix != first and _keeps_learning(fix) != same
     ]
     gain, fix = max(others, key=lambda pair: pair[0], default=(0.0, None))
-    if fix is None or fix == first or gain < known * STRONGER:
+    if fix is None or gain < (known if same else 1.0) * STRONGER:
         return None
-    label = "if learning may change:" if fix.consent != "none" else "with more samples:"
-    label = "or:" if words.spares_training(fix) else label
+    label = _other_label(fix) if same else _SAME
     told = f"{format_prediction(fix)}{_describe_gain(diagnosis, fix)}"
     return Paragraph([Span(fix.summary, "good"), f"; {told}"], label, rows=3)
+
+
+def _other_label(fix: ProposedFix) -> str:
+    if words.spares_training(fix):
+        return "or:"
+    return "if learning may change:" if fix.consent != "none" else "with more samples:"
 
 
 def _describe_gain(diagnosis: Diagnosis, fix: ProposedFix) -> str:
@@ -204,18 +214,22 @@ def setting(diagnosis: Diagnosis, *, brief: bool = False) -> list[Part]:
     facts = ["" if brief else diagnosis.recording.title] if diagnosis.recording else []
     detected = f"steps detected by {steps.detected_by}" if steps.detected_by else ""
     facts.append(describe_steps(diagnosis) if brief or steps.mean_s is None else detected)
-    if brief and diagnosis.utilization.busy is not None:
-        facts.append(f"device busy {words.format_percent(diagnosis.utilization.busy)}")
+    used = diagnosis.utilization
+    if brief and used.busy is not None:
+        title = "device busy" if device.kind == "cpu" else "device busy (GPU-Util)"
+        facts.append(f"{title} {words.format_percent(used.busy)}")
+    if brief and used.mfu is not None:
+        facts.append(f"{words.format_percent(used.mfu)} of the peak FLOPs")
     if brief and steps.samples_per_s:
         facts.append(f"{words.format_digits(steps.samples_per_s)} samples/s")
     if device.name:
         facts.append(f"{device.name}{f' × {device.count}' if device.count > 1 else ''}")
     elif device.kind != "other" and not diagnosis.saw_nothing:
         facts.append(f"{device.kind} device")
-    most = 1 if brief else None
+    most = 2 if brief else None
     parts: list[Part] = [Paragraph(" · ".join(filter(None, facts)), rows=most)]
     if len(diagnosis.detail.ranks) > 1 or diagnosis.run.ranks > 1:
-        parts.append(Paragraph(_describe_ranks(diagnosis), rows=most and 2))
+        parts.append(Paragraph(_describe_ranks(diagnosis), rows=most))
     return parts
 
 

@@ -77,11 +77,10 @@ def batch_too_small(facts: Facts) -> Proof | None:
     best = _largest_useful_batch(facts, twice, used)
     if best is None:
         return None
-    longer, predicted = best.step_s / best.now_s, best.predict_gain()
-    change = "no longer" if longer < 1.01 else f"{longer:.3g} times as long"
+    predicted = best.predict_gain()
     return Proof(
         headline=f"The batch is too small to fill the device: with {best.times:.3g} times the "
-        f"batch a step would take {change}",
+        f"batch it would process {predicted.speedup:.3g} times the samples per second",
         low=min(host, 1 - 1 / predicted.low) * 0.5,
         high=min(host, 1 - 1 / predicted.high),
         predicted=predicted,

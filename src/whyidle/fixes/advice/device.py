@@ -13,16 +13,12 @@ LEAST_BEYOND = 0.1
 
 def _enlarge_microbatches(proof: Proof) -> Proposal | None:
     facts = proof.get_facts(DeviceFacts)
-    passes, joined = facts.passes, facts.microbatch
-    times, predicted = joined or (facts.times or 2, None)
-    steps = f"accumulation steps divided by {times}"
-    if passes is not None:
-        if joined is None:
-            return None
-        steps = f"{passes // times} accumulation steps instead of {passes}"
+    if facts.passes is None or facts.microbatch is None:
+        return None
+    times, predicted = facts.microbatch
     return Proposal(
-        f"with gradient accumulation: micro-batches {times} times as large, {steps}; the global "
-        "batch stays the same",
+        f"micro-batches {times} times as large, {facts.passes // times} accumulation steps instead "
+        f"of {facts.passes}; the global batch stays the same",
         edits=(Edit(knob="loop.microbatch_times", value=times, was=1),),
         predicted=predicted,
     )
@@ -228,11 +224,10 @@ ADVICE = (
         "batch. The sum of gradients differs by rounding only; batch normalisation sees more "
         "samples, and micro-batches of unequal size, as at the end of an epoch, are weighted by "
         "their samples where the loss is a mean. Only the author knows whether the loss stays the "
-        "same. Declines where a step has one backward pass, or passes that cannot be joined.",
+        "same. Declines where several backward passes per step are not recorded.",
         summary=_enlarge_microbatches,
         consent="rounding",
-        risk="applies only with gradient accumulation; memory grows with the micro-batch; batch "
-        "normalisation statistics change",
+        risk="memory grows with the micro-batch; batch normalisation statistics change",
     ),
     advice(
         *("pad-to-longest", "padding-waste"),

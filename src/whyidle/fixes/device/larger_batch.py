@@ -38,7 +38,8 @@ def larger_batch(proof: Proof) -> Proposal | None:
             Edit(knob="optimizer.scale_learning_rate", value=True, was=False),
         ),
         predicted=larger,
-        risk="memory grows with the batch; generalisation and learning rate may need tuning; the "
+        risk="memory grows with the batch; generalisation and learning rate may need tuning (not "
+        "if accumulation steps are divided by the same factor: the global batch stays); the "
         f"input pipeline must deliver more samples per second{_layerwise_note(device, times)}",
     )
 
