@@ -149,7 +149,7 @@ def _command(argv: list[str]) -> int:
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
     _check_verb(argv)
-    root = parser(argv[:1] if argv[0] in VERBS else VERBS)
+    root = parser(argv[:1] if argv[0] in VERBS else VERBS, brief=argv[0] in ("-h", "--help"))
     if (verb := verbs_of(root).get(argv[0])) is not None:
         argv = [argv[0], *arrange_words(argv[1:], verb)]
     args, unknown = root.parse_known_args(argv)
@@ -166,8 +166,9 @@ def _command(argv: list[str]) -> int:
     return status
 
 
-def parser(some: Sequence[str] = VERBS) -> argparse.ArgumentParser:
-    """Build the parser of the command line, or of ``some`` verbs, as each takes time to import."""
+def parser(some: Sequence[str] = VERBS, *, brief: bool = False) -> argparse.ArgumentParser:
+    """Build the parser of the command line, or of ``some`` verbs, as each takes time to import;
+    ``brief`` leaves out their options."""
     root = _Parser(
         prog="whyidle",
         description="Why is my GPU idle, or busy for nothing, and how do I fix it?",
@@ -185,7 +186,7 @@ def parser(some: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     verbs = root.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="verb")
     for verb in some:
         module = import_module(f"whyidle.cli.{verb}")
-        sub = add_command(verbs, verb, module, _Help)
+        sub = add_command(verbs, verb, module, _Help, brief=brief)
         sub.set_defaults(run=module.run, options=list(sub._option_string_actions))
     return root
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from whyidle.cli import _output
 from whyidle.cli._next_steps import Step, store_option
 from whyidle.errors import InputError
-from whyidle.model.redaction import redact_text
 
 if TYPE_CHECKING:
     from whyidle.fix.loop.optimize import Optimized
@@ -111,6 +110,8 @@ def _with_handover(
 ) -> Diagnosis:
     """The document with the patch and the commands that use it, for its page."""
     from msgspec.structs import replace
+
+    from whyidle.model.redaction import redact_text
 
     fixed = document.detail.fixed
     if fixed is None:

@@ -76,9 +76,14 @@ def add_option(
 
 
 def add_command(
-    parsers: argparse._SubParsersAction[Any], name: str, module: Any, formatter: Any
+    parsers: argparse._SubParsersAction[Any],
+    name: str,
+    module: Any,
+    formatter: Any,
+    *,
+    brief: bool = False,
 ) -> argparse.ArgumentParser:
-    """Add the command of a module, whose docstring is its help."""
+    """Add the command of a module, whose docstring is its help; if ``brief``, without options."""
     sub: argparse.ArgumentParser = parsers.add_parser(
         name,
         help=module.__doc__.partition("\n")[0].rstrip("."),
@@ -87,7 +92,8 @@ def add_command(
         allow_abbrev=False,  # words of a watched command must not match our options
     )
     sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")
-    module.prepare(sub)
+    if not brief:
+        module.prepare(sub)
     return sub
 
 

@@ -17,9 +17,7 @@ import argparse
 import os
 import sys
 import threading
-import webbrowser
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -183,6 +181,8 @@ def _serve(args: argparse.Namespace, settings: SiteSettings) -> int:
             why=f"{error}.",
             hint="pip install 'whyidle[serve]'",
         ) from error
+    from dataclasses import replace
+
     from whyidle.cluster.server.access import AccessList, hold_address
     from whyidle.cluster.server.site import ACCESS_FILE
     from whyidle.store.run_store import Store
@@ -207,6 +207,8 @@ def _serve(args: argparse.Namespace, settings: SiteSettings) -> int:
             file=sys.stderr,
         )
         # beside the server, for which it waits; a browser in the terminal would hold it up
+        import webbrowser
+
         threading.Thread(target=webbrowser.open, args=[sign_in], daemon=True).start()
     with bound, hold_address(settings.state, address):
         server.run(sockets=[bound])
