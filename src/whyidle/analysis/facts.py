@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from whyidle.analysis.device.kernel_classes import KernelClass, classify_kernel
 from whyidle.analysis.device.kernel_launches import KernelLaunches
 from whyidle.analysis.device.operator_times import OperatorTime, operator_times
 from whyidle.analysis.device.optimizer_work import OptimizerWork, optimizer_work
-from whyidle.analysis.host.cpu_tensor_work import find_cpu_work
 from whyidle.analysis.input.loader_workers import LoaderWorkers
 from whyidle.analysis.integer_codes import used_codes
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
@@ -26,13 +25,67 @@ from whyidle.analysis.partition.device_waits import DeviceWaits
 from whyidle.analysis.partition.host_activity import interrupting_rows
 from whyidle.analysis.ranks.blocking_collectives import held_up
 from whyidle.analysis.ranks.collectives import Collectives, find_collectives
-from whyidle.analysis.ranks.rank_signals import signals_of
 from whyidle.analysis.recording_kind import find_kind
 from whyidle.analysis.steps.burst_choice import sort_bursts, with_run_context
 from whyidle.analysis.steps.step_replay import StepReplay
 from whyidle.analysis.steps.step_scope import StepScope
 from whyidle.model.recording import Recording
 from whyidle.model.roles import Role
+from whyidle.model.timeline import HostKind
+
+PAUSES = (Role.CHECKPOINT, Role.EVALUATION, Role.LOGGING, Role.GC)
+"""roles of host events that interrupt training"""
+
+
+def signals_of(facts: StepScope) -> frozenset[str]:
+    """Return ids of ``whyidle.model.signals``."""
+    recorded, host, outside = set(facts.timeline.available_signals()), facts.host, facts.telemetry
+    has_steps, gpus = bool(facts.steps.found_by), outside.gpus if outside else ()
+    derived = {
+        "device_time": "device_events" in recorded or (facts.on_cpu and "host_ops" in recorded),
+        "device_marks": not facts.on_cpu and host.progress.is_sufficient,
+        "model_look": has_steps and facts.timeline.process.model_look is not None,
+        "stepless": facts.has_no_steps,
+        "steps": has_steps,
+        "steady_steps": has_steps and facts.steps.steady.sum() >= 2,
+        "loader_marks": len(host.rows_of(Role.LOADER)),
+        "pause_marks": "python_stacks" in recorded or any(len(host.rows_of(r)) for r in PAUSES),
+        "gpus_beside": facts.on_cpu and (facts.timeline.process.gpus or gpus),
+        "host_telemetry": outside and outside.job_processes,
+        "gpu_telemetry": outside and outside.own_gpus and not facts.on_cpu,
+        "device_use": recorded >= {"device_events", "gpu_model", "world_size"}
+        or len(gpus) > (0 if facts.has_no_steps else 1),
+    }
+    return frozenset(recorded | {signal for signal, known in derived.items() if known})
+
+
+LEAST_NS: Final = 50_000
+"""an operator without work takes up to 20 us under a profiler (dispatch, views); one core streams
+about half a megabyte in this time"""
+OTHERS: Final = (
+    Role.LOADER,
+    Role.PREPROCESS,
+    Role.CHECKPOINT,
+    Role.EVALUATION,
+    Role.LOGGING,
+    Role.COMPILE,
+    Role.COLLECTIVE_WAIT,
+)
+"""roles whose time has causes of its own"""
+NO_WORK: Final = (Role.DATA_MOVEMENT, Role.COLLECTIVE_RECORD, Role.BACKWARD_NODE)
+"""operators that move data, wait, or are marks"""
+
+
+def find_cpu_work(facts: StepScope) -> tuple[I64, Intervals]:
+    """Return the operators in scope that compute on the CPU (host rows), and when they run."""
+    host = facts.timeline.host
+    rows = facts.host.innermost_rows((HostKind.OP,), LEAST_NS)
+    rows = rows[facts.host_scope.contains_times(host.start[rows])]
+    rows = np.setdiff1d(rows, np.concatenate([facts.timeline.rows_of(r) for r in NO_WORK]))
+    for role in OTHERS if len(rows) else ():
+        rows = rows[~facts.host.time_in(role).contains_times(host.start[rows])]
+    return rows, union_of(host.start[rows], host.end[rows])
+
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

@@ -5,7 +5,7 @@ import pytest
 
 from whyidle.analysis.device.device_lanes import CALL_NS, SENT, WORK, Lanes
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.steps.replay_schedule import HostWait, Schedule
+from whyidle.analysis.steps.step_replay import HostWait, Schedule
 from whyidle.testing.builder import Builder, us
 
 

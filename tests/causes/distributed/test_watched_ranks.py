@@ -10,7 +10,7 @@ from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
-from whyidle.analysis.ranks.late_rank_cpu import RankPaces
+from whyidle.analysis.ranks.rank_imbalance import RankPaces
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import CpuPace, HostKind
 from whyidle.testing.builder import ms

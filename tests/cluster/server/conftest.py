@@ -11,8 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from imagined_jobs import healthy, starved_by_loader
-from whyidle.cluster.server.app import build_app
 from whyidle.cluster.server.site import Site, SiteSettings
+from whyidle.cluster.server.web_server import build_app
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.store.run_store import Store

@@ -9,9 +9,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.cluster.server.conftest import HERE
-from whyidle.cluster.server.app import build_app
 from whyidle.cluster.server.proxy_login import ProxyLogin, read_networks
 from whyidle.cluster.server.site import Site, SiteSettings
+from whyidle.cluster.server.web_server import build_app
 from whyidle.errors import UsageError
 from whyidle.store.run_store import Store
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from whyidle.machine.alerts.delivery import Delivering, alert_key, is_quiet
+from whyidle.machine.alerts.alert_watch import Delivering, alert_key, is_quiet
 from whyidle.machine.alerts.evaluation import Firing
 from whyidle.machine.alerts.rule_file import AlertSettings, QuietHours
 from whyidle.model.live.alert import Rule

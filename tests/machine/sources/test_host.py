@@ -9,7 +9,7 @@ import pytest
 
 from whyidle.errors import InputError
 from whyidle.machine.sources import host
-from whyidle.machine.sources._psutil_job import PsutilJob
+from whyidle.machine.sources.host import PsutilJob
 from whyidle.model.live.telemetry import Target, split_key
 
 pytestmark = pytest.mark.real_processes("counters of the machine are read while processes use it")

@@ -183,7 +183,6 @@ def test_several_at_once_leave_the_numbers_as_they_are(turn):
             "gc.collect_interval_steps": 2,
             "autograd.anomaly_mode": False,
             "memory.empty_cache_every": 100,
-            "copy.non_blocking": True,
             "torch.num_threads": 1,
         }
     )

@@ -4,7 +4,7 @@ import numpy as np
 
 from whyidle.model.timeline import HostEvents, HostKind
 from whyidle.probe import wire
-from whyidle.readers.probe.executions import with_executions
+from whyidle.readers.probe import with_executions
 
 MS = 1_000_000
 NAMES = ["jit(step)", "whyidle::optimizer", "jit(step)", "device_idle", "compile", "loss"]

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from emulator import fake_nvml
 from tests.cluster.server.cards import card
 from tests.cluster.server.fleets import write_fleet
-from whyidle.cluster.server.app import build_app, list_pages
 from whyidle.cluster.server.site import Page, Site, SiteSettings
+from whyidle.cluster.server.web_server import build_app, list_pages
 from whyidle.machine.sources import nvml
 from whyidle.machine.watch.machine_watch import MachineWatch
 from whyidle.store.run_store import Store

@@ -7,7 +7,7 @@ import pytest
 from watched_run import add_facts
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.steps.burst_samples import lines_during
+from whyidle.causes.device._unfused_attention_cpu import lines_during
 from whyidle.testing.builder import Builder, ms
 from whyidle.testing.recorded_job import RecordedJob
 
