@@ -25,6 +25,7 @@ from whyidle.reports._sections import (
     Span,
     Table,
 )
+from whyidle.reports._text_page import SUMMARY, whole_clauses
 from whyidle.reports._trials_page import (
     explain_no_gain,
     first_fix,
@@ -100,7 +101,7 @@ def _stronger_fix(diagnosis: Diagnosis) -> Paragraph | None:
     label = "if learning may change:" if fix.consent != "none" else "with more samples:"
     label = "or:" if words.spares_training(fix) else label
     told = f"{format_prediction(fix)}{_describe_gain(diagnosis, fix)}"
-    return Paragraph([Span(fix.summary, "good"), f"; {told}"], label, rows=3)
+    return Paragraph([Span(whole_clauses(fix.summary, SUMMARY), "good"), f"; {told}"], label)
 
 
 def _describe_gain(diagnosis: Diagnosis, fix: ProposedFix) -> str:
