@@ -132,6 +132,7 @@ class HostFacts(ProofFacts):
     dynamic: Predicted | None = None  # what compiling once for all lengths gains
     beside: str = ""  # where operators are called beside a compiled step, as " in FUNCTION"
     single: bool = False  # whether they are called for one element at a time
+    layer: str = ""  # of PyTorch, that could replace a loop over time steps
     called: str = ""  # method of Keras that is called in each step, such as ``predict``
     renewed: str = ""  # what is new and compiled again: a ``function``, ``object`` or ``number``
     cached: Predicted | None = None  # what loading it from a folder gains

@@ -45,6 +45,7 @@ from whyidle.reports._sections import (
     Span,
     Table,
 )
+from whyidle.reports._text_page import SUMMARY, whole_clauses
 from whyidle.reports._trial_outcomes import in_turn
 from whyidle.reports._trials_page import (
     describe_setting,
@@ -245,10 +246,9 @@ def _first_card(diagnosis: Diagnosis, finding: Finding) -> Card:
     cost = f"costs {words.format_interval(finding.lost)} of the step{words.overlap_remark(finding)}"
     evidence = [describe_evidence(item, brief=True) for item in finding.evidence[:1]]
     parts = [Facts(place), Facts([("evidence", "; ".join([cost, *evidence]))], most_rows=1)]
-    parts += [
-        Facts([("fix", Span(fix.summary, "good")), ("", describe_fix(fix, brief=True))], 3)
-        for fix in in_turn(finding, diagnosis.trials)[:1]
-    ]
+    for fix in in_turn(finding, diagnosis.trials)[:1]:
+        summary = Span(whole_clauses(fix.summary, SUMMARY), "good")
+        parts.append(Facts([("fix", summary), ("", describe_fix(fix, brief=True))]))
     return Card(finding.headline, finding.severity, [], finding.bucket, parts, 1)
 
 

@@ -25,8 +25,8 @@ UNBROKEN: Final = 120
 """columns up to which a word is never broken"""
 LONGEST: Final = 400
 """characters of a text from a recording; C++ kernel names have thousands"""
-PROSE: Final = 10_000
-"""characters of a text of whyidle itself"""
+PROSE, SUMMARY = 10_000, 192
+"""characters of a text of whyidle itself, and of a fix on the first screen: three rows"""
 
 
 def clean_text(text: str, limit: int = LONGEST) -> str:
@@ -55,12 +55,28 @@ def _wrap_rows(body: Text, room: int) -> list[Text]:
     return rows
 
 
-def _last_clause(text: str) -> int:
+def whole_clauses(text: str, most: int) -> str:
+    """The clauses of a text that fit into ``most`` characters. A longer one, without which hardly
+    any of the text is left, stays whole."""
+    stops, end = ("; ", ". "), len(text)
+    if end > most and not (end := _last_clause(text[:most], stops)):
+        later = (at for at in range(most, len(text)) if text.startswith(stops, at))
+        end = next((at for at in later if _is_closed(text, at)), len(text))
+    return text[:end]
+
+
+def _is_closed(text: str, end: int) -> bool:
+    return text.count("(", 0, end) == text.count(")", 0, end)
+
+
+def _last_clause(
+    text: str, stops: Sequence[str] = ("; ", ". ", ": ", " | ", " · ", " (", ", ")
+) -> int:
     """Where the last whole clause of a text that is cut off ends; 0 if hardly any of it is left."""
-    for stop in ("; ", ". ", ": ", " | ", " · ", ", "):
+    for stop in stops:
         end = text.rfind(stop)
         while end >= len(text) * 0.4:  # else less room is filled than a cut in a clause fills
-            if text.count("(", 0, end) == text.count(")", 0, end):
+            if _is_closed(text, end):
                 return end
             end = text.rfind(stop, 0, end)
     return 0

@@ -25,6 +25,7 @@ from whyidle.reports._sections import (
     Span,
     Table,
 )
+from whyidle.reports._text_page import SUMMARY, whole_clauses
 from whyidle.reports._trials_page import (
     explain_no_gain,
     first_fix,
@@ -104,7 +105,7 @@ def _other_fix(diagnosis: Diagnosis) -> Paragraph | None:
         return None
     label = _other_label(fix) if same else _SAME
     told = f"{format_prediction(fix)}{_describe_gain(diagnosis, fix)}"
-    return Paragraph([Span(fix.summary, "good"), f"; {told}"], label, rows=3)
+    return Paragraph([Span(whole_clauses(fix.summary, SUMMARY), "good"), f"; {told}"], label)
 
 
 def _other_label(fix: ProposedFix) -> str:

@@ -124,14 +124,18 @@ def _list_swaps(look: ModelLook, step_s: float | None, passes: int) -> list[Laye
 def _list_cells(look: ModelLook, step_s: float | None, passes: int) -> list[LayerSwap]:
     found, share = [], _pass_share(look, step_s, passes)
     pass_s = float(np.median(look.passes)) if look.passes else 1.0
-    for cell in look.cells:
-        step, change = _predict_step(cell.pairs, pass_s, step_s, share)
-        layer = cell.kind.removesuffix("Cell")
+    for kind, steps in dict.fromkeys((cell.kind, cell.steps) for cell in look.cells):
+        cells = [cell for cell in look.cells if (cell.kind, cell.steps) == (kind, steps)]
+        rounds = zip(*(cell.pairs for cell in cells), strict=False)  # a stack is one layer
+        pairs = [(sum(a for a, _ in pair), sum(b for _, b in pair)) for pair in rounds]
+        step, change = _predict_step(pairs, pass_s, step_s, share)
+        names = [cell.module for cell in cells]
         found.append(
             LayerSwap(
                 kind="layer",
-                title=f"nn.{layer}: {TITLES['layer']} {cell.module} ({cell.steps} calls)",
-                modules=[cell.module],
+                title=f"nn.{kind.removesuffix('Cell')}: {TITLES['layer']} {_shorten(names)} "
+                f"({steps} calls)",
+                modules=names,
                 keeps=True,
                 in_place=False,
                 step_s=step,

@@ -2,19 +2,24 @@
 
 A *batchable* loop handles one sample, word or element per turn, and no turn needs the result of the
 one before it. A loop over modules runs a different layer each turn, a recurrence needs what it has
-computed, and the training loop updates the model: none of them is one. A *rollout* asks a policy
-for one action per turn, and gives it to an environment; several environments could go together.
+computed, and the training loop updates the model: none of them is one. A *recurrent layer* can take
+the place of a loop that calls cells, if only their own states pass from turn to turn. A *rollout*
+asks a policy for one action per turn, and gives it to an environment; several environments could go
+together.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from whyidle.analysis.lines.source_statements import (
+    Statement,
     called_name,
+    calls_in,
+    describe_statement,
     is_training_call,
     names_in,
     parse_source,
@@ -27,6 +32,7 @@ LEAST_RESULTS: Final = 3
 """results of an environment's step: observation, reward, end, and more"""
 _CHOICES: Final = frozenset({"sample", "argmax", "multinomial"})
 """methods and functions that choose an action"""
+_CELL: Final = re.compile(r"(LSTM|GRU|RNN)Cell")
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
@@ -37,6 +43,8 @@ class LoopLines(NamedTuple):
     rollout: frozenset[int] = frozenset()
     environment: frozenset[int] = frozenset()
     """lines of rollouts that give an action to the environment"""
+    recurrent: Mapping[int, str] = {}
+    """lines of loops over time steps -> the layer of PyTorch that could replace the loop"""
 
 
 def find_loops(text: str) -> LoopLines:
@@ -44,7 +52,9 @@ def find_loops(text: str) -> LoopLines:
     batchable: set[int] = set()
     rollout: set[int] = set()
     environment: set[int] = set()
+    recurrent: dict[int, str] = {}
     tree = parse_source(text)
+    cells = _find_cells(tree) if tree is not None and _CELL.search(text) else {}
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.For | ast.While):
             statements = list(_in_order(node.body, loops=False))
@@ -54,11 +64,69 @@ def find_loops(text: str) -> LoopLines:
             if steps and not _trains(node):
                 rollout.update(lines)
                 environment.update(one.lineno for one in steps)
+            elif isinstance(node, ast.For) and (layer := _replacing_layer(node, cells)):
+                recurrent.update(dict.fromkeys(lines, layer))
             elif isinstance(node, ast.For) and _is_independent(node):
                 batchable.update(lines)
         elif isinstance(node, _COMPREHENSIONS) and not _calls_its_variable(node, _variables(node)):
             batchable.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return LoopLines(frozenset(batchable), frozenset(rollout), frozenset(environment))
+    found = map(frozenset, (batchable, rollout, environment))
+    return LoopLines(*found, recurrent)
+
+
+def _find_cells(tree: ast.AST) -> dict[str, str]:
+    """Names that hold recurrent cells, alone or in lists, and their kinds."""
+    cells = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            calls = (call for call in ast.walk(node.value) if isinstance(call, ast.Call))
+            kinds = [kind[1] for call in calls if (kind := _CELL.fullmatch(called_name(call)))]
+            held = {name for target in node.targets for name in targets_of(target)}
+            cells.update(dict.fromkeys(held, kinds[0]) if kinds else {})
+    return cells
+
+
+def _replacing_layer(loop: ast.For, cells: dict[str, str]) -> str:
+    """The layer that could replace a loop over time steps: of the turn before, each statement needs
+    no more than a cell its own state. Else an empty text."""
+    if not cells or _trains(loop):
+        return ""
+    cells, kinds = dict(cells), list[str]()
+    statements = [Statement(node, ()) for node in _in_order(loop.body)]
+    for one in statements:
+        describe_statement(one)
+    assigned = set().union(*(one.sets for one in statements))
+    known, states = targets_of(loop.target), set[str]()
+    for one in statements:
+        if isinstance(one.node, ast.For):  # over the layers of a stack
+            names = cells.keys() & names_in(one.node.iter)
+            cells |= {name: cells[min(names)] for name in targets_of(one.node.target) if names}
+        elif isinstance(one.node, ast.While | ast.Break | ast.Continue) or one.sets & states:
+            return ""
+        calls = [call for call in calls_in(one.node) if names_in(call.func) & cells.keys()]
+        calls = [] if hasattr(one.node, "body") else calls
+        reads = names_in(one.node.value) if isinstance(one.node, ast.Assign) else one.reads
+        carried = (reads & assigned) - known - _appended(one.node)
+        if calls:
+            given = [*calls[0].args[1:], *(word.value for word in calls[0].keywords)]
+            if not one.sets or one.sets - set().union(*map(names_in, given)):
+                return ""
+            states |= one.sets
+            inputs = names_in(calls[0].args[0]) if calls[0].args else one.sets
+            carried = (carried - one.sets) | (inputs & one.sets)
+            kinds += [cells[name] for name in names_in(calls[0].func) & cells.keys()]
+        if carried:
+            return ""
+        known |= one.sets
+    return kinds[0] if kinds else ""
+
+
+def _appended(node: ast.stmt) -> set[str]:
+    """The list that a statement appends to."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and called_name(call) == "append":
+        return names_in(call.func)
+    return set()
 
 
 def _gives_action(node: ast.AST) -> bool:

@@ -42,6 +42,7 @@ class OperatorLoop(Struct, frozen=True):
     """part of the time of model and loss before the backward pass that lies in them (0-1)"""
     taken: float  # part of the samples there that find the interpreter at work
     looks: int
+    layer: str = ""  # of PyTorch, that could replace it
 
 
 def find_operator_loop(facts: Facts) -> OperatorLoop | None:
@@ -55,6 +56,10 @@ def find_operator_loop(facts: Facts) -> OperatorLoop | None:
     if not _calls_operators(facts, beside):
         beside = []
     model = [line for line in loops if line.purpose in MODEL]
+    recurrent = [line for line in model if line.layer]
+    if sum(line.time for line in recurrent) > sum(line.time for line in model) / 2:
+        return _find_lines(facts, recurrent)
+    model = [line for line in model if not line.layer]
     return _find_lines(facts, [*model, *_find_calls(facts, model), *beside])
 
 
@@ -90,6 +95,7 @@ def _find_lines(
         return None
     busy = samples_python(facts, samples.time[at]) | samples.unsure[at]
     nodes, step_s = facts.timeline.process.bursts.counted_s or (0, 1.0)
+    step_s = min(step_s, float(np.quantile(facts.steps.seconds, 0.1)))  # less of other programs
     larger = wilson_interval(busy, samples.weight[at])[2] < LEAST_TAKEN
     if larger and step_s > nodes * DISPATCH_S:
         return None
@@ -101,6 +107,7 @@ def _find_lines(
         part=sum(line.time for line in inside) / max(sum(line.time for line in model), 1),
         taken=float(np.average(busy, weights=samples.weight[at])),
         looks=int(at.sum()),
+        layer=lines[0].layer,
     )
 
 

@@ -62,6 +62,7 @@ class StepLine:
     by_trainer: bool = False  # whether a trainer reports by itself, at a line that training needs
     loop: Place | None = None
     """the line in a loop that one call could replace (``batchable_loops``) which leads to it"""
+    layer: str = ""  # of PyTorch, that could replace this loop, if it is one over time steps
     fixed: Place | None = None
     """the line that computes the same again (``fixed_results``) which leads to it"""
     for_samples: bool = False  # whether that holds only where the samples are the same
@@ -233,8 +234,9 @@ class _StackReader:
             loops = self._loops.get(place.file or "", LoopLines())
             if place.line in loops.environment:
                 line.purpose = Purpose.SIMULATION
-            if line.loop is None and place.line in loops.batchable:
-                line.loop = place
+            layer = loops.recurrent.get(place.line or 0, "")
+            if line.loop is None and (layer or place.line in loops.batchable):
+                line.loop, line.layer = place, layer
             line.in_rollout |= place.line in loops.rollout
             fixed = self._fixed.get(place.file or "", FixedLines())
             if line.fixed is None and place.line in fixed.of_samples | fixed.of_epochs:

@@ -23,6 +23,10 @@ SLOWEST = 3.0
 """most backward time per forward time of the rest of a model; a matrix product has two"""
 LEFT = 0.05
 """part that stays when one call replaces hundreds, for at most a thousand graph nodes"""
+LAYER_LEFT = {"LSTM": (0.8, 0.35, 0.04), "GRU": (1.0, 0.8, 0.5), "RNN": (1.0, 0.6, 0.35)}
+"""part that stays when a layer replaces a loop of cells: lower bound, expected, upper bound, by
+passes of 1 to 64 sequences and 32 to 128 hidden numbers (PyTorch 2.13, one core): 0.04 to 0.78 of
+LSTM, which is one operator on a CPU; the others remain loops in C++, 0.66 to 1.03 of GRU"""
 
 
 def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
@@ -35,10 +39,11 @@ def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
     saved, rest = passes * loop.part, share * (1.0 / loop.part - 1.0) if loop.part else 1.0
     nodes = (facts.timeline.process.bursts.counted_s or (0, 0.0))[0]
     stays = LEFT * min(1.0, 1e3 / max(nodes, 1)) if loop.part else LEFT
+    left = LAYER_LEFT.get(loop.layer, (stays, stays, 0.0))
     gains = (
-        (1.0 - stays) * (least + max(CAREFUL * saved, min(saved, passes - SLOWEST * rest))),
-        (1.0 - stays) * (share + saved),
-        min(1.0, most + saved),
+        (1.0 - left[0]) * (least + max(CAREFUL * saved, min(saved, passes - SLOWEST * rest))),
+        (1.0 - left[1]) * (share + saved),
+        (1.0 - left[2]) * min(1.0, most + saved),
     )
     where = _places_of(loop)
     spot = f" ({(where[0].file or '').rpartition('/')[2]}:{where[0].line})" if where else ""
@@ -51,7 +56,9 @@ def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
         evidence=_loop_evidence(facts, loop, share, passes),
         confidence=0.85,
         where=where,
-        facts=HostFacts(text=source_line(facts.timeline.sources, where[0] if where else None)),
+        facts=HostFacts(
+            text=source_line(facts.timeline.sources, where[0] if where else None), layer=loop.layer
+        ),
     )
 
 

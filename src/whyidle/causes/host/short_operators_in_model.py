@@ -37,14 +37,17 @@ def short_operators_in_model(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    A loop over layers calls a different module each time. A recurrence needs the previous result:
-    use the framework's fused module. A loop of a few large operators is not slow.
+    A loop over layers calls a different module each time. A recurrence needs the previous result.
+    If only the states of ``LSTMCell``, ``GRUCell`` or ``RNNCell`` pass from one turn to the next,
+    one layer computes the same; where an output, a mask or attention does, none is proposed. A loop
+    of a few large operators is not slow.
 
     What to do
     ----------
     Replace the loop by operators on whole tensors: broadcasting over a new dimension, ``gather``
-    and ``scatter_reduce``, or ``torch.vmap``. For elements of unequal length, pad and mask. Turn
-    strings into numbers in the dataset or before training.
+    and ``scatter_reduce``, or ``torch.vmap``. Call ``nn.LSTM`` once on the whole sequence. For
+    elements of unequal length, pad and mask. Turn strings into numbers in the dataset or before
+    training.
 
     References
     ----------
@@ -54,6 +57,7 @@ def short_operators_in_model(facts: Facts) -> Proof | None:
     loop = find_operator_loop(facts) if called and find_rollout(facts) is None else None
     if loop is None:
         return None
-    return prove_loop(
-        facts, loop, "A loop{at} calls operators on one element at a time: {time} of each step"
-    )
+    what = "operators on one element at a time"
+    if loop.layer:
+        what = f"{loop.layer}Cell for one time step after the other"
+    return prove_loop(facts, loop, f"A loop{{at}} calls {what}: {{time}} of each step")

@@ -61,6 +61,12 @@ def _cut_graphs(proof: Proof) -> str | None:
 def _join_calls(proof: Proof) -> str:
     facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
     at = f" at {place.file}:{place.line}" if place else ""
+    if facts.layer:
+        return (
+            f"call nn.{facts.layer} once on the whole sequence instead of the loop{at}; num_layers "
+            f"stacks it, and it can hold the weights of {facts.layer}Cell (weight_ih as "
+            "weight_ih_l0)"
+        )
     what = f" ({facts.text})" if facts.text else ""
     return (
         f"replace the loop{at}{what} by operators on whole tensors (broadcasting, "
@@ -143,10 +149,12 @@ ADVICE = (
         *("whole-tensors", "short-operators-in-model"),
         title="Compute on whole tensors",
         doc="Replace a loop over samples, words or elements by operators on a padded tensor of all "
-        "of them. Only the author can reshape the data.",
+        "of them, and a loop that calls a recurrent cell by its layer. Only the author can reshape "
+        "the data.",
         summary=_join_calls,
         consent="rounding",
-        risk="sums round differently; padding must be masked",
+        risk="sums round differently; padding must be masked; a recurrent layer names its weights "
+        "otherwise in saved files",
     ),
     advice(
         *("kept-results", "same-result-again"),
