@@ -33,6 +33,7 @@ def run_job(folder, text, edits=None, fault=""):
         [sys.executable, job], env=env, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
+    (folder / "stderr").write_text(done.stderr)
     told = "".join(path.read_text() for path in folder.glob("*.faults"))
     assert fault in told if fault else not told, told
     return done.stdout
@@ -138,6 +139,17 @@ def test_three_steps_are_recorded_with_every_operator(tmp_path, monkeypatch):
     assert len(found.rows_of(Role.PROFILER_STEP)) == 3
     assert len(found.rows_of(Role.LOADER)) >= 3
     assert not list(tmp_path.glob("*~"))
+
+
+def test_a_burst_adds_no_line_to_what_tensorflow_logs(tmp_path, monkeypatch):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
+    run_job(tmp_path, LOOP.replace("STEPS", "400"))
+    log = (tmp_path / "stderr").read_text()
+    assert "oneDNN" in log
+    assert "rofile" not in log
+    (told,) = (json.loads(path.read_text()) for path in tmp_path.glob("*.bursts.json"))
+    states = [burst["state"] for burst in told["bursts"]]
+    assert "recorded" in states or "writes to standard error" in told["off"]
 
 
 BREAK = """

@@ -162,6 +162,8 @@ class InputFacts(ProofFacts):
     same_again: bool = True  # whether samples come out the same in each epoch
     cached: Predicted | None = None  # what preparing samples once gains
     epoch_bytes: int | None = None  # of all samples, as batches hold them
+    fits: bool = True  # whether these fit into memory, as far as known
+    shuffled: bool = False  # whether elements are shuffled before a stage
     leading: Predicted | None = None  # what caching the steps before random transforms gains
     cheaper: Predicted | None = None  # what cheaper preparation gains
     hidden_by_workers: bool = False  # whether workers are expected to hide it

@@ -1,5 +1,8 @@
 """Pipelines of tf.data: which stage is slow, and whether more calls at a time would help."""
 
+from dataclasses import replace
+
+import numpy as np
 import pipeline_job
 import pytest
 from pipeline_job import train
@@ -9,6 +12,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import find_slow_stage
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.diagnosis.wording import summarize_edits, word_fixes
+from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.timeline import HostKind
 from whyidle.testing import contracts
 from whyidle.testing.builder import ms
@@ -192,9 +196,9 @@ PAIRS["uncached-pipeline"] = Pair(sick=decoding, healthy=lambda: decoding(wait_m
 def test_work_that_is_the_same_in_every_epoch_is_cached_behind_its_line():
     found = diagnose_job([decoding()]).findings[0]
     assert (found.cause, found.where[0].line) == ("uncached-pipeline", 19)
-    assert [(edit.knob, edit.value) for edit in found.fixes[0].edits] == [
-        ("tfdata.cache", "train.py:19")
-    ]
+    (fix,) = found.fixes
+    assert (fix.fix, fix.automatic, fix.consent) == ("cached-stage", False, "none")
+    assert ".cache() behind the stage at train.py:19" in fix.summary
 
 
 SHUFFLED = [
@@ -210,12 +214,106 @@ SHUFFLED = [
         {"operators": ("DecodeJpeg", "RandomUniform")},
         {"operators": ("PyFunc",)},
         {"iterators": 1},
-        {"stages": SHUFFLED},
     ],
-    ids=["random", "Python", "one epoch", "shuffled before"],
+    ids=["random", "Python", "one epoch"],
 )
 def test_other_work_is_not(job):
     assert judge("uncached-pipeline", decoding(**job)) is None
+
+
+def test_a_shuffle_before_the_stage_moves_behind_its_cache():
+    (fix,) = diagnose_job([decoding(stages=SHUFFLED)]).findings[0].fixes
+    assert (fix.fix, fix.consent) == ("reshuffled-cache", "rounding")
+    assert "shuffle elements behind the cache" in fix.summary
+
+
+AUGMENTING = ("ReadFile", "DecodeJpeg", "ResizeBilinear", "StatelessRandomUniformV2")
+
+
+def test_what_is_decoded_before_random_operators_is_cached_in_a_map_of_its_own():
+    nodes = [
+        pipeline_job.node("Root", 30),
+        pipeline_job.node("MapAndBatch", 30, 90, 2, bytes=30 * 32 * 110_592),
+        pipeline_job.node("TensorSlice", 960, 0.1),
+    ]
+    top = diagnose_job([decoding(operators=AUGMENTING, nodes=nodes)]).findings[0]
+    assert top.cause == "heavy-cpu-transform"
+    fixes = {fix.fix: fix for fix in top.fixes}
+    assert fixes["cached-decoding"].consent == "rounding"
+    assert "106 MB of memory" in fixes["cached-decoding"].summary
+    assert "train.py:19" in fixes["cached-decoding"].summary
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"iterators": 1},
+        {"operators": ("ParseExampleV2", "RandomUniform")},
+        {"operators": ("SampleDistortedBoundingBoxV2", "DecodeAndCropJpeg", "RandomUniform")},
+    ],
+    ids=["one epoch", "nothing decoded", "decoded at random"],
+)
+def test_other_functions_are_not_divided(other):
+    top = diagnose_job([decoding(**{"operators": AUGMENTING} | other)]).findings[0]
+    assert not [fix for fix in top.fixes if fix.fix == "cached-decoding"]
+
+
+def on_machine(timeline, *, others=0.0, idle=0.0, free_bytes=8e9):
+    """The same on two cores, of which other programs and the job itself used so much."""
+    ends = np.array([0, 10**12]) + timeline.base_ns
+    reads = {
+        "machine_cpu_user_s": (0.0, 1000 * (2.0 - idle)),
+        "machine_cpu_system_s": (0.0, 0.0),
+        "machine_cpu_stolen_s": (0.0, 0.0),
+        "machine_cpu_idle_s": (0.0, 1000 * idle),
+        "job_cpu_user_s": (0.0, 1000 * (2.0 - idle - others)),
+        "job_cpu_system_s": (0.0, 0.0),
+        "machine_memory_bytes": (16e9, 16e9),
+        "machine_memory_available_bytes": (free_bytes, free_bytes),
+    }
+    series = {name: Series(ends, np.array(read)) for name, read in reads.items()}
+    return replace(timeline, telemetry=Telemetry(series, {}))
+
+
+def test_decoding_that_waits_for_a_core_is_not_told_as_waiting():
+    """Other programs use 1.4 of two cores, so the process has little CPU time."""
+    slow = {"operators": AUGMENTING, "calls": 2, "batch_ms": 90, "cores": 0.3}
+    crowded = on_machine(train(**slow), others=1.4)
+    assert judge("small-data-threadpool", crowded) is None
+    assert judge("heavy-cpu-transform", crowded) is not None
+    spare = on_machine(train(**slow), others=0.4, idle=1.2)
+    assert judge("small-data-threadpool", spare) is not None
+
+
+def test_whether_python_waits_on_a_crowded_machine_is_not_known():
+    crowded = on_machine(train(calls=2, batch_ms=90), others=1.4)
+    assert find_slow_stage(Facts(crowded)).waits is None
+
+
+def test_a_cache_larger_than_the_free_memory_goes_to_a_disk():
+    nodes = [
+        pipeline_job.node("Root", 30),
+        pipeline_job.node("MapAndBatch", 30, 90, 2, bytes=10**10),
+        pipeline_job.node("TensorSlice", 960, 0.1),
+    ]
+    (fix,) = diagnose_job([on_machine(decoding(nodes=nodes))]).findings[0].fixes
+    assert ".cache(FILE) on a local disk" in fix.summary
+
+
+def test_where_no_core_is_idle_a_cache_frees_those_of_the_step():
+    alone = judge("uncached-pipeline", on_machine(decoding(), idle=1.5)).predicted
+    shared = judge("uncached-pipeline", on_machine(decoding())).predicted
+    assert shared.low == alone.low
+    assert shared.high > alone.high
+
+
+def test_calls_that_compute_beside_the_step_share_its_cores():
+    """Serial decoding of 40 ms and operators of 10 ms: two cores need at least 25 ms for both."""
+    predicted = judge(
+        "serial-map", train(operators=("DecodeJpeg", "RandomUniform"), batch_ms=40, cores=1.0)
+    ).predicted
+    assert predicted.high == pytest.approx(50 / 25, rel=0.02)
+    assert predicted.speedup < predicted.high
 
 
 def repeating(epochs=5, **more):

@@ -11,6 +11,7 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.batch_waits import HANDOFF_CAREFUL_BYTES_PER_S
 from whyidle.analysis.lines.source_lines import frame_place
+from whyidle.analysis.steps.undisturbed_steps import cores_of_others
 from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.pipeline_facts import Node, Pipeline, Stage
@@ -30,6 +31,8 @@ ARITHMETIC = re.compile(
 SERIAL_INTERLEAVE = "Interleave"
 GENERATOR = "flat_map_fn"
 """the function by which ``Dataset.from_generator`` runs a generator"""
+ROWS = frozenset({"Shuffle", "Batch"})
+"""stages whose size multiplies the elements that a buffer holds"""
 AT_WORK = 0.5
 """cores that a pipeline keeps busy while a step waits for it, below which it mostly waits itself:
 one thread that works is one core"""
@@ -62,6 +65,12 @@ class SlowStage:
         return self.stage is not None and bool(PYTHON.intersection(self.stage.operators))
 
     @property
+    def decodes(self) -> bool:
+        """Whether its function decodes, parses or resizes, in operators of TensorFlow."""
+        kinds = self.stage.operators if self.stage else ()
+        return not self.is_python and any(map(DECODES.search, kinds))
+
+    @property
     def is_batchable(self) -> bool:
         """Whether it computes for single elements what it could for a batch, and mostly pays for
         the calls: each operator would move the bytes of a batch in less than half of its time."""
@@ -88,13 +97,41 @@ class SlowStage:
         """Whether the time of its work explains that a step waits: as many calls at a time as it
         has, and has threads for, make a batch in about the time of a step. Calls that work need a
         core each, those in Python the interpreter's lock."""
+        return self.batch_s / self.count_calls(facts) >= MOSTLY * facts.step_s
+
+    def count_calls(self, facts: Facts) -> float:
+        """Return how many calls of its function make progress at a time."""
         cores = facts.timeline.process.cores
         calls = 1.0 if self.is_serial else max(1.0, self.node.parallelism or 1.0)
         threads = self.pipeline.options.get("threads") or cores or calls
         if self.waits is False:
             threads = 1.0 if self.is_python else cores or calls
-        calls = min(calls, max(1.0, threads))
-        return self.batch_s / calls >= MOSTLY * facts.step_s
+        return min(calls, max(1.0, threads))
+
+    @property
+    def shuffle(self) -> Stage | None:
+        """The stage behind it that shuffles its results, and fills its buffer first."""
+        stages = self.pipeline.stages
+        behind = stages[: stages.index(self.stage)] if self.stage else ()
+        return next((one for one in behind if one.name == "Shuffle"), None)
+
+    def fill_s(self, facts: Facts) -> float:
+        """Return how long its calls take to fill that buffer; 0 where that is not known."""
+        if self.shuffle is None or self.stage is None:
+            return 0.0
+        stages = self.pipeline.stages
+        between = stages[stages.index(self.shuffle) : stages.index(self.stage)]
+        rows = math.prod(max(one.size or 0, 0) for one in between if one.name in ROWS)
+        each = self.batch_s / self.batch_size / self.count_calls(facts)
+        most = self.pipeline.batches  # of an epoch
+        return each * (rows if most is None else min(rows, most * self.batch_size))
+
+    @property
+    def epoch_bytes(self) -> int | None:
+        """Bytes of all its results in an epoch; None where the length of an epoch is not known."""
+        nodes, batches = self.pipeline.nodes, self.pipeline.batches
+        made = count_batches(nodes)[nodes.index(self.node)]
+        return round(self.node.bytes / made * batches) if batches and made else None
 
     def describe_work(self) -> str:
         """What its function does, by its operators, in words; empty if not known."""
@@ -158,7 +195,8 @@ def find_slow_stage(facts: Facts) -> SlowStage | None:
         return None
     node, waits = pipeline.nodes[index], pipeline_waits(facts)
     slow = SlowStage(pipeline, node, stage_of(pipeline, node), work[index], waits)
-    return replace(slow, waits=False) if slow.is_batchable else slow  # arithmetic only works
+    decodes = waits is None and is_crowded(facts) and slow.decodes  # it waits for a core, if at all
+    return replace(slow, waits=False) if slow.is_batchable or decodes else slow
 
 
 def count_batches(nodes: Sequence[Node]) -> list[float]:
@@ -234,9 +272,16 @@ def _kind_of_map(name: str) -> str | None:
 
 
 def pipeline_waits(facts: Facts) -> bool | None:
-    """Whether the pipeline mostly waits while a step waits for it."""
+    """Whether the pipeline mostly waits while a step waits for it. None: not known, as where other
+    programs leave no core idle, and what works waits for a core."""
     worked, waited = pipeline_work(facts), facts.bucket_share("input")
-    return None if worked is None else worked / waited < AT_WORK
+    waits = worked is not None and worked / waited < AT_WORK
+    return None if worked is None or (waits and is_crowded(facts)) else waits
+
+
+def is_crowded(facts: Facts) -> bool:
+    """Whether other programs are known to have left the job no idle core."""
+    return facts.telemetry is not None and cores_of_others(facts.telemetry) is not None
 
 
 def pipeline_work(facts: Facts) -> float | None:

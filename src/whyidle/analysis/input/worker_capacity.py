@@ -42,14 +42,15 @@ def most_waiting(facts: StepScope, depth: int) -> int | None:
 
 
 def _by_memory(outside: TelemetryWindow, ranks: int, now: int) -> int | None:
-    available, own = _available_memory(outside), outside.highest_value("job_memory_resident_bytes")
+    available, own = available_memory(outside), outside.highest_value("job_memory_resident_bytes")
     if available is None or not own:
         return None
     per_process = own / (ranks * (1 + now))
     return now + int(available / (ranks * per_process))
 
 
-def _available_memory(outside: TelemetryWindow) -> float | None:
+def available_memory(outside: TelemetryWindow) -> float | None:
+    """Return the bytes that processes may still take; None where not known."""
     total = outside.mean_value("machine_memory_bytes")
     free = outside.values_read("machine_memory_available_bytes")
     if not total or not len(free):

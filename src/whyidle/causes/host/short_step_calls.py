@@ -69,9 +69,11 @@ def short_step_calls(facts: Facts) -> Proof | None:
 
     JAX on the CPU: the probe measures the calls of a step and the reads of its results. A burst
     measures the operators. The difference, at most 1.2 ms, is the expected gain, and half of it the
-    lower bound. The upper bound adds the Python of the loop. GPUs, runs without a burst and
-    convolutions (slow in an XLA loop) are not judged. A network of 3 x 64 with Adam took 104 to 158
-    us per step, and 44 to 46 with 16 steps per call (JAX 0.10, two cores).
+    lower bound. The upper bound adds the Python of the loop. GPUs, runs without a burst,
+    convolutions (slow in an XLA loop) and ``fit`` of Keras on JAX (whose loop a script cannot
+    change, and whose ``steps_per_execution`` still makes one call per batch) are not judged. A
+    network of 3 x 64 with Adam took 104 to 158 us per step, and 44 to 46 with 16 steps per call
+    (JAX 0.10, two cores).
 
     Calls of ``predict`` in most steps count, excluding the traced function inside. Calls of ``fit``
     count if most of them train a single batch. The usual cost of a ``fit`` call is expected to
@@ -176,7 +178,8 @@ def _calls_of_fit(facts: Facts) -> Proof | None:
 def _calls_of_loop(facts: Facts) -> Proof | None:
     """Calls and reads of a compiled JAX step that take longer than its operators in a burst."""
     burst, host = facts.burst, facts.timeline.host
-    if facts.timeline.framework != "jax" or not facts.on_cpu or burst is None:
+    fitted = facts.timeline.process.fits > 0  # the loop over its steps is Keras' own
+    if facts.timeline.framework != "jax" or not facts.on_cpu or burst is None or fitted:
         return None
     rows = np.concatenate([facts.timeline.rows_of(role) for role in CALLS])
     called = facts.share_of(union_of(host.start[rows], host.end[rows])) * facts.step_s

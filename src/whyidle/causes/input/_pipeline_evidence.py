@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.host.core_capacity import idle_cores
 from whyidle.analysis.input.tfdata_pipelines import (
     PYTHON,
     RANDOM,
@@ -13,20 +16,23 @@ from whyidle.analysis.input.tfdata_pipelines import (
     count_epochs,
     pipeline_work,
 )
+from whyidle.analysis.input.worker_capacity import available_memory
 from whyidle.analysis.steps.forecast import from_gains, hidden_loading
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
 from whyidle.model.proof_facts import InputFacts
 
+CHEAPER = (1 / 3, 1 / 2)
+"""part of the work that cheaper operators save (lower bound, expected), as for loaders"""
 MOST_CALLS = 16
 """most parallel calls of code that mostly waits, which takes no core. Each call holds a sample in
 memory, and more calls than a batch has elements gain nothing"""
 
 
 LEFT = (1.25, 0.75, 0.45)
-"""step with whole batches, relative to its present work (low, expected, high gain). The pipeline's
-threads no longer take its cores and the interpreter's lock: four small networks computed in 0.3 to
-1 of the time (TensorFlow 2.21, two busy cores)"""
+"""step without most of a pipeline's work, relative to its present work (low, expected, high gain).
+The pipeline's threads no longer take its cores and the interpreter's lock: four small networks
+computed in 0.3 to 1 of the time (TensorFlow 2.21, two busy cores)"""
 
 
 def prove_whole_batches(
@@ -56,6 +62,16 @@ def prove_whole_batches(
     )
 
 
+def gains_without(facts: Facts, slow: SlowStage, blocked: float) -> tuple[float, float, float]:
+    """Return the shares of the step won without the work of a stage: the wait for it and, where it
+    takes cores that operators of the step lack, a part of the step's own work."""
+    idle = idle_cores(facts)
+    shared = facts.on_cpu and not slow.is_serial and idle is not None and idle < 1.0
+    low, usual, high = (min(left, 1.0) if shared else 1.0 for left in LEFT)
+    rest = 1.0 - blocked
+    return 1.0 - low * rest, 1.0 - usual * rest, 1.0 - high * rest
+
+
 def choose_calls(facts: Facts, slow: SlowStage) -> int:
     """Return how many elements a stage should handle at a time. For an ``interleave``, the number
     of its sources is the limit, which keeps the order."""
@@ -68,16 +84,21 @@ def choose_calls(facts: Facts, slow: SlowStage) -> int:
 
 def predict_calls(facts: Facts, slow: SlowStage, calls: int, blocked: float) -> Predicted:
     """Predict the step if the stage handles ``calls`` elements at a time. Calls that compute need
-    one core each; the lower bound has a single core besides that of the step. Calls that wait need
-    no core, but their Python needs the interpreter's lock."""
-    work = slow.batch_s / facts.step_s
+    one core each, and where the step computes on the CPU, too, its operators have one core or all
+    of them; the lower bound has a single core besides that of the step. Calls that wait need no
+    core, but their Python needs the interpreter's lock."""
+    work, cores = slow.batch_s / facts.step_s, max(1.0, facts.timeline.process.cores or 1.0)
     fewest = max(1, calls // 2) if slow.waits else 1
     locked = max(0.0, pipeline_work(facts) or 0.0) if slow.is_python else 0.0
+    floor, usual = (0.0, locked), locked
+    if facts.on_cpu and slow.waits is False:
+        floor = (work + 1.0 - blocked) / cores, work / cores + 1.0 - blocked
+        usual = sum(floor) / 2
     gains = hidden_loading(
-        *(blocked, work, (0.0, 0.0), facts.busy_ratio or 0.0),
+        *(blocked, work, (0.0, 0.0), facts.bucket_share("compute")),
         workers=(fewest, calls),
-        floor=(0.0, locked),
-        usual=locked,
+        floor=floor,
+        usual=usual,
         given=calls,
     )
     return from_gains(gains, f"P1: {calls} elements at a time")
@@ -89,16 +110,44 @@ def pipeline_places(facts: Facts, slow: SlowStage) -> tuple[Place, ...]:
     return tuple(dict.fromkeys(place for place in places if place is not None))
 
 
-def is_repeated(slow: SlowStage) -> bool:
-    """Whether a stage repeats the same work on the same elements, in order, in several epochs."""
+def is_repeated(slow: SlowStage, *, partly: bool = False) -> bool:
+    """Whether a stage repeats the same work on the same elements in several epochs: all of it, or
+    ``partly``, what its function decodes before it draws random numbers."""
     stages = slow.pipeline.stages
-    if slow.stage is None or count_epochs(slow.pipeline) < 2:
+    if slow.stage is None or not slow.stage.operators or count_epochs(slow.pipeline) < 2:
         return False
-    before = stages[stages.index(slow.stage) :]
-    kinds = [kind for one in before for kind in one.operators]
-    names = {one.name for one in before}
-    return (
-        not any(RANDOM.search(kind) or kind in PYTHON for kind in kinds)
-        and not names & {"Shuffle", "Repeat", "Cache"}
-        and bool(slow.stage.operators)
-    )
+    own, *before = stages[stages.index(slow.stage) :]
+    kinds = [*own.operators, *(kind for one in before for kind in one.operators)]
+    if PYTHON.intersection(kinds) or {one.name for one in before} & {"Repeat", "Cache"}:
+        return False
+    if not partly:
+        return not any(map(RANDOM.search, kinds))
+    drawn = any(map(RANDOM.search, kinds[len(own.operators) :]))
+    whole = any(kind.startswith("Decode") for kind in own.operators)
+    crop = any("AndCrop" in kind for kind in own.operators)  # random before it decodes
+    return whole and not drawn and not crop and any(map(RANDOM.search, own.operators))
+
+
+def describe_cache(facts: Facts, slow: SlowStage) -> dict[str, Any]:
+    """Return what fixes are told of a cache behind a stage, or within its function: its line, its
+    size, whether that fits into memory, whether elements are shuffled before it."""
+    place, size, room = slow.place(facts.rank), slow.epoch_bytes, None
+    if facts.telemetry is not None:
+        room = available_memory(facts.telemetry)
+    before = slow.pipeline.stages[slow.pipeline.stages.index(slow.stage) :] if slow.stage else ()
+    return {
+        "line": f"{PurePath(place.file).name}:{place.line}" if place and place.file else "",
+        "epoch_bytes": size,
+        "fits": size is None or room is None or size < room,
+        "shuffled": any(one.name == "Shuffle" for one in before),
+    }
+
+
+def predict_cached_part(facts: Facts, slow: SlowStage, blocked: float) -> Predicted | None:
+    """Predict a cache of what the function of a stage makes before it draws random numbers, if it
+    would help. How much of its work that is, the recording does not tell."""
+    if not is_repeated(slow, partly=True):
+        return None
+    _, usual, high = gains_without(facts, slow, blocked)
+    gains = (min(CHEAPER[0], blocked), min(CHEAPER[1], usual), high)
+    return from_gains(gains, "P1: cached before the first random operator")

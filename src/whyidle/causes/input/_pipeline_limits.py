@@ -13,7 +13,15 @@ from whyidle.analysis.input.tfdata_pipelines import (
     stage_evidence,
 )
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.causes.input._pipeline_evidence import choose_calls, is_repeated, pipeline_places
+from whyidle.causes.input._pipeline_evidence import (
+    CHEAPER,
+    choose_calls,
+    describe_cache,
+    gains_without,
+    is_repeated,
+    pipeline_places,
+    predict_cached_part,
+)
 from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.number_text import format_duration
@@ -23,8 +31,6 @@ MEDIA = re.compile(
     r"^Decode(AndCrop)?(Jpeg|Png|Gif|Bmp|Image|WebP|Wav)|Resize|RandomCrop|AdjustContrast"
 )
 """operators that decode or change pictures and sound, not records of numbers"""
-CHEAPER = (1 / 3, 1 / 2)
-"""part of the work that cheaper operators save (lower bound, expected), as for loaders"""
 LOCAL = (0.5, 0.9)
 """part of the wait that a local copy removes (lower bound, expected)"""
 
@@ -39,7 +45,8 @@ def prove_pipeline_work(facts: Facts) -> Proof | None:
     if not slow.sets_pace(facts):
         return None
     lock = ", one call at a time: the interpreter's lock" if slow.is_python else ""
-    gains = (min(CHEAPER[0], blocked), min(CHEAPER[1], blocked), blocked)
+    _, usual, high = gains_without(facts, slow, blocked)
+    gains = (min(CHEAPER[0], blocked), min(CHEAPER[1], usual), high)
     operators = slow.stage.operators if slow.stage else ()
     return _prove(
         facts,
@@ -54,6 +61,8 @@ def prove_pipeline_work(facts: Facts) -> Proof | None:
             function=slow.stage.function if slow.stage else None,
             media=any(MEDIA.search(kind) for kind in operators),
             pipeline="python" if slow.is_python else "operators",
+            cached=predict_cached_part(facts, slow, blocked),
+            **describe_cache(facts, slow),
         ),
     )
 

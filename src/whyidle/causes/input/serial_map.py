@@ -12,7 +12,9 @@ from whyidle.analysis.input.tfdata_pipelines import (
 )
 from whyidle.causes.input._pipeline_evidence import (
     choose_calls,
+    describe_cache,
     pipeline_places,
+    predict_cached_part,
     predict_calls,
     prove_whole_batches,
 )
@@ -100,5 +102,11 @@ def serial_map(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if slow.waits is not None else 0.7,
         where=pipeline_places(facts, slow),
-        facts=InputFacts(workers=calls, waits=bool(slow.waits), interleaved=slow.is_interleave),
+        facts=InputFacts(
+            workers=calls,
+            waits=bool(slow.waits),
+            interleaved=slow.is_interleave,
+            cached=predict_cached_part(facts, slow, blocked),
+            **describe_cache(facts, slow),
+        ),
     )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
-
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import count_epochs, find_slow_stage
 from whyidle.analysis.input.tfdata_pipelines import stage_evidence as stage
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.causes.input._pipeline_evidence import is_repeated, pipeline_places
+from whyidle.causes.input._pipeline_evidence import (
+    describe_cache,
+    gains_without,
+    is_repeated,
+    pipeline_places,
+)
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
@@ -29,7 +32,7 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
     """What it means
     -------------
     A ``map`` decodes, parses or resizes the same elements in every epoch. It uses TensorFlow
-    operators that draw no random numbers, and no stage before it shuffles.
+    operators that draw no random numbers.
 
     Why it costs
     ------------
@@ -40,16 +43,18 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
     In tf.data's own model, one stage has most of the work per batch, the step waits for batches,
     and at least two epochs have begun. The graphs of this stage and of all stages before it contain
     no random operators and no Python. A cache is expected to leave 10 % of the wait, at most 50 %.
+    Where steps compute on the CPU and no core is idle, they are expected to get faster, too: a
+    parallel stage no longer takes their cores.
 
     What looks alike
     ----------------
-    Functions that run Python may return something else each time and are not judged. A cache behind
-    a shuffle would freeze the order.
+    Functions that run Python may return something else each time and are not judged. Functions that
+    also draw random numbers are ``heavy-cpu-transform``: only what they decode first can be cached.
 
     What to do
     ----------
-    Call ``.cache()`` behind the stage and before ``shuffle``. If memory is too small, use
-    ``.cache(file)``, or write the results to files.
+    Call ``.cache()`` behind the stage, and ``shuffle`` behind the cache: a cache behind a shuffle
+    freezes the order. If memory is too small, use ``.cache(file)``, or write the results to files.
 
     References
     ----------
@@ -61,14 +66,13 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
         return None
     if not slow.sets_pace(facts):
         return None
-    low, expected, high = ((1.0 - left) * blocked for left in LEFT)
-    place = slow.place(facts.rank)
+    whole = gains_without(facts, slow, blocked)
+    low, expected, high = (w - left * blocked for w, left in zip(whole, LEFT, strict=True))
     return Proof(
         headline=f"The tf.data stage {slow.describe_call()} repeats the work of the previous "
-        f"epoch: "
-        f"{format_duration(slow.batch_s)} per batch",
+        f"epoch: {format_duration(slow.batch_s)} per batch",
         low=low,
-        high=blocked,
+        high=high,
         predicted=from_gains((low, expected, high), "P1: cached elements"),
         evidence=(
             make_evidence("wait for batches, share of step", blocked, "ratio"),
@@ -77,7 +81,5 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
         ),
         confidence=0.85,
         where=pipeline_places(facts, slow),
-        facts=InputFacts(
-            line=f"{PurePath(place.file).name}:{place.line}" if place and place.file else ""
-        ),
+        facts=InputFacts(**describe_cache(facts, slow)),
     )

@@ -191,14 +191,6 @@ def _library_workers(proof: Proof) -> str | None:
     return f"let the library make batches ahead of the loop: {way}" if way else None
 
 
-_WHOLE = {
-    "rows": "make whole batches instead of rows: from_tensor_slices(arrays).batch(...) where the "
-    "arrays fit into memory, else a generator that yields whole batches, and no batch(...) behind",
-    "elements": "batch first, then map: dataset.batch(...).map(...), so that the function is "
-    "called once for a batch; it may need axis=-1 where it reduces",
-}
-
-
 def _speed_up_pipeline(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     if facts.library:
@@ -316,32 +308,6 @@ ADVICE = (
         summary="copy the dataset to a local disk or /dev/shm before training, or keep a fixed "
         "part of it in memory",
         risk="takes disk space and memory; the copy may become out of date",
-    ),
-    advice(
-        *("whole-batch-pipeline", "serial-map", "single-batch-generator"),
-        title="Hand whole batches to a pipeline",
-        doc="Call ``batch`` before ``map``, or give whole batches instead of rows. Declines where "
-        "stages handle batches already, or do more than arithmetic. Only the author knows whether "
-        "a function reduces over an axis.",
-        summary=lambda proof: _WHOLE.get(proof.get_facts(InputFacts).pipeline),
-        consent="rounding",
-        risk="the batch is a new first axis: functions that reduce, index or broadcast must name "
-        "another one, and a generator that draws random numbers or an order must keep doing so",
-    ),
-    advice(
-        *("tensorflow-operators", "heavy-cpu-transform"),
-        title="Write Python of a pipeline in operators of TensorFlow",
-        doc="Operators of a parallel ``map`` need no interpreter lock. Proposed for stages of "
-        "tf.data that run Python; only their author knows what may be computed once or otherwise.",
-        summary=lambda proof: (
-            f"write {proof.get_facts(InputFacts).function or 'the function'} in operators of "
-            "TensorFlow and call it in parallel, on whole batches where it can be "
-            "(batch(...).map(...)), or compute it once into files (TFRecord)"
-            if proof.get_facts(InputFacts).pipeline == "python"
-            else None
-        ),
-        consent="rounding",
-        risk="operators of TensorFlow may round differently",
     ),
     advice(
         *("transforms-in-workers", "heavy-cpu-transform"),

@@ -13,7 +13,6 @@ BY_HAND: Final[dict[str, str]] = {
     "step.compile": "@tf.function above the function that takes the gradients",
     "tf.functions_eager": "tf.config.run_functions_eagerly({value})",
     "tf.reduce_retracing": "@tf.function(reduce_retracing={value})",
-    "tfdata.cache": ".cache() behind the stage at {text}",
     "tfdata.interleave_calls": "dataset.interleave(..., num_parallel_calls={value})",
     "tfdata.map_calls": "dataset.map(..., num_parallel_calls={value})",
     "tfdata.pool": (
