@@ -184,14 +184,20 @@ def test_none_in_a_short_run(run):
 
 
 def test_of_a_step_with_too_many_operators_it_is_told_how_many(run, monkeypatch):
-    monkeypatch.setattr(Profiler, "count_nodes", lambda _: 3000 * run.loop.steps)
+    monkeypatch.setattr(Profiler, "count_nodes", lambda _: 9000 * run.loop.steps)
     run.train(20, step_s=0.1)
     assert run.told["off"] == TOO_MANY
-    assert run.told["counted_s"] == (3000, pytest.approx(0.1))
+    assert run.told["counted_s"] == (9000, pytest.approx(0.1))
+
+
+def test_where_three_steps_have_too_many_operators_one_is_recorded(run, monkeypatch):
+    monkeypatch.setattr(Profiler, "count_nodes", lambda _: 3000 * run.loop.steps)
+    run.train(60, step_s=0.1)
+    assert [entry["steps"] for entry in run.told["bursts"]] == [1]
 
 
 def test_what_the_profiler_estimates_is_no_node_to_count(run, monkeypatch):
-    monkeypatch.setattr(Profiler, "estimates", burst_budget.MOST_EVENTS)
+    monkeypatch.setattr(Profiler, "estimates", burst_budget.MOST_EVENTS + 1)
     run.train(20)
     assert (run.told["off"], run.told["counted_s"]) == (TOO_MANY, None)
     assert run.told["windows"], "the estimate disturbs the steps beside it"

@@ -95,3 +95,30 @@ def test_a_step_that_hands_its_state_on_is_no_environment(call):
     loops = find_loops(f"for x in batches:\n    p, s, loss = {call}\n")
     assert not loops.environment
     assert not loops.rollout
+
+
+CELLS = "cell = nn.LSTMCell(1, 2)\nstack = nn.ModuleList([nn.GRUCell(2, 2) for _ in range(3)])\n"
+
+
+@pytest.mark.parametrize(
+    ("layer", "loop"),
+    [
+        ("LSTM", "for t in range(n):\n    h, c = cell(x[:, t], (h, c))\n    out.append(head(h))"),
+        ("LSTM", "for row in x:\n    z = embed(row)\n    s = cell(z, s)\n    out[i] = s[0]"),
+        (
+            "GRU",
+            "for z in x:\n for i in range(3):\n  h[i] = stack[i](z, h[i])\n  z = h[i]",
+        ),
+        ("", "for t in range(n):\n    h, c = cell(y, (h, c))\n    y = head(h)"),
+        ("", "for t in range(n):\n    a = attend(h, x)\n    h, c = cell(a, (h, c))"),
+        ("", "for t in range(n):\n    h, c = cell(x[t], (h, c))\n    h = h * mask[t]"),
+        ("", "for t in range(n):\n    h, c = cell(out[-1], (h, c))\n    out.append(h)"),
+        (
+            "",
+            "for t in range(n):\n    h, c = cell(x[t], (h, c))\n    if h.max() > 3:\n        break",
+        ),
+        ("", "for x, y in loader:\n    h = cell(x, h)\n    h.sum().backward()"),
+    ],
+)
+def test_a_layer_replaces_a_loop_in_which_only_states_of_cells_are_handed_on(layer, loop):
+    assert next(iter(find_loops(CELLS + loop).recurrent.values()), "") == layer

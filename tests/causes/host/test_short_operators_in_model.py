@@ -3,6 +3,7 @@
 import pytest
 
 from cured_twins import judge
+from whyidle import catalog
 from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -148,3 +149,14 @@ def test_the_loop_over_batches_of_a_trainer_is_left_alone():
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: train(words_ms=40), healthy=lambda: train(40, look="work"))}
+
+
+def test_a_loop_over_time_steps_is_replaced_by_the_layer_of_its_cell():
+    job = train(words_ms=40)
+    loop = "self.cell = nn.LSTMCell(8, 8)\n\n\nfor x in words:\n    h, c = self.cell(x, (h, c))\n"
+    job.sources = {"/job/net.py": loop}
+    proof = judge(CAUSE, job)
+    assert "calls LSTMCell" in proof.headline
+    assert proof.predicted.low < 1.5 < proof.predicted.speedup < 3 < proof.predicted.high
+    fixes = [fix for fix in catalog.load_fixes().values() if CAUSE in fix.causes]
+    assert [fix.id for fix in fixes if fix.decide(proof)] == ["recurrent-layer"]

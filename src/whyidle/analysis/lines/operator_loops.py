@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.host.core_capacity import training_cores
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals
 from whyidle.analysis.lines.repeated_results import find_repeated_results
@@ -95,7 +96,7 @@ def _find_lines(
         return None
     busy = samples_python(facts, samples.time[at]) | samples.unsure[at]
     nodes, step_s = facts.timeline.process.bursts.counted_s or (0, 1.0)
-    step_s = min(step_s, float(np.quantile(facts.steps.seconds, 0.1)))  # less of other programs
+    step_s = min(step_s, facts.step_s * (training_cores(facts) or 1.0))  # without other programs
     larger = wilson_interval(busy, samples.weight[at])[2] < LEAST_TAKEN
     if larger and step_s > nodes * DISPATCH_S:
         return None

@@ -58,20 +58,23 @@ def _cut_graphs(proof: Proof) -> str | None:
     return "detach what outlives a step: the backward pass runs through the graphs of earlier steps"
 
 
-def _join_calls(proof: Proof) -> str:
+def _join_calls(proof: Proof) -> str | None:
     facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
     at = f" at {place.file}:{place.line}" if place else ""
     if facts.layer:
-        return (
-            f"call nn.{facts.layer} once on the whole sequence instead of the loop{at}; num_layers "
-            f"stacks it, and it can hold the weights of {facts.layer}Cell (weight_ih as "
-            "weight_ih_l0)"
-        )
+        return None
     what = f" ({facts.text})" if facts.text else ""
     return (
         f"replace the loop{at}{what} by operators on whole tensors (broadcasting, "
         "indexing; padded tensors with a mask where lengths differ)"
     )
+
+
+def _use_layer(proof: Proof) -> str | None:
+    facts, place = proof.get_facts(HostFacts), proof.where[0] if proof.where else None
+    at = f" at {place.file}:{place.line}" if place else ""
+    layer = f"call nn.{facts.layer} once on the whole sequence instead of the loop{at}"
+    return layer if facts.layer else None
 
 
 def _cheaper_call(proof: Proof) -> str:
@@ -149,12 +152,22 @@ ADVICE = (
         *("whole-tensors", "short-operators-in-model"),
         title="Compute on whole tensors",
         doc="Replace a loop over samples, words or elements by operators on a padded tensor of all "
-        "of them, and a loop that calls a recurrent cell by its layer. Only the author can reshape "
-        "the data.",
+        "of them. Declines where a recurrent layer can replace the loop. Only the author can "
+        "reshape the data.",
         summary=_join_calls,
         consent="rounding",
-        risk="sums round differently; padding must be masked; a recurrent layer names its weights "
-        "otherwise in saved files",
+        risk="sums round differently; padding must be masked",
+    ),
+    advice(
+        *("recurrent-layer", "short-operators-in-model"),
+        title="Use the layer instead of a loop over its cell",
+        doc="``nn.LSTM``, ``nn.GRU`` and ``nn.RNN`` run over a whole sequence in one call, and "
+        "``num_layers`` stacks them. Proposed where only the states of cells pass from one time "
+        "step to the next. Only the author can edit the model.",
+        summary=_use_layer,
+        consent="rounding",
+        risk="sums round differently; the weights of saved models have other names: weight_ih of "
+        "the cell is weight_ih_l0 of the layer",
     ),
     advice(
         *("kept-results", "same-result-again"),

@@ -19,7 +19,7 @@ from .op_profiler import OpProfiler
 from .recorder import clock_ns
 
 STEPS = 3
-"""steps in a burst"""
+"""steps in a burst; one where three have too many operators"""
 MOST_BURSTS = 4
 MOST_ATTEMPTS = 8
 PATIENCE = 5
@@ -64,7 +64,7 @@ class BurstSchedule:
 
     def __init__(self, bursts: Recordings) -> None:
         self.bursts = bursts
-        self.attempts = 0
+        self.attempts, self.steps = 0, STEPS
         self.picture: tuple[float, float] | None = None
         """(step time, share of data wait) at the last burst"""
         self.resumed = 0
@@ -157,11 +157,13 @@ class BurstSchedule:
         together = bool(optimizer.get("fused") or (cuda and optimizer.get("foreach")))
         tensors = int(optimizer.get("tensors") or 0)
         if self._estimated is not None:
-            self._most = self._events = STEPS * self._estimated
+            self._most = self._events = self._estimated
         else:
             nodes, likely = self._nodes or tensors, burst_budget.LIKELY_PER_NODE
-            self._most = STEPS * burst_budget.estimate_events(nodes, tensors, together)
-            self._events = STEPS * burst_budget.estimate_events(nodes, tensors, together, likely)
+            self._most = burst_budget.estimate_events(nodes, tensors, together)
+            self._events = burst_budget.estimate_events(nodes, tensors, together, likely)
+        self.steps = STEPS if STEPS * self._most <= burst_budget.MOST_EVENTS else 1
+        self._most, self._events = self.steps * self._most, self.steps * self._events
         if self._event_s:
             return self._events * self._event_s
         return burst_budget.price_s(self._events, cuda)

@@ -22,7 +22,7 @@ from .. import wire
 from ..wire import ProcessFacts
 from . import burst_budget, fault_containment
 from .burst_budget import median
-from .burst_scheduler import STEPS, BurstSchedule
+from .burst_scheduler import BurstSchedule
 from .events import Events
 from .listener import Listener
 from .op_profiler import OpProfiler
@@ -103,7 +103,9 @@ class Bursts(Listener):
         self.publish_state()
         profiler.start(f"ProfilerStep#{self.events.steps + 1}")
         self._started = clock_ns()  # attaching to a GPU may take a second; that is no late step
-        self._until = self._started + int(1e9 * (LATE * STEPS * self._mean_s() + LATE_S))
+        self._until = self._started + int(
+            1e9 * (LATE * self.choice.steps * self._mean_s() + LATE_S)
+        )
         self._bounds = [self._started]
         self.wanted_work = self._plan_next
 
@@ -111,7 +113,7 @@ class Bursts(Listener):
         if not _on_main() or self.profiler is None:
             return
         self._bounds.append(clock_ns())
-        if len(self._bounds) <= STEPS:
+        if len(self._bounds) <= self.choice.steps:
             self.profiler.mark(f"ProfilerStep#{self.events.steps + 1}")
             return
         self._stop_recording("recorded")
