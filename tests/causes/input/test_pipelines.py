@@ -376,6 +376,18 @@ def test_a_repeat_of_unknown_length_that_gave_more_than_was_made_has_begun_again
     assert judge("uncached-pipeline", records(made=1060)) is None
 
 
+def test_what_a_cache_keeps_already_is_not_repeated():
+    nodes = [
+        pipeline_job.node("Root", 30),
+        pipeline_job.node("BatchV2", 30),
+        pipeline_job.node("MemoryCacheImpl", 960, buffered=960),
+        pipeline_job.node("ParallelMap", 960, 90, 2),
+        pipeline_job.node("TensorSlice", 960),
+    ]
+    assert judge("uncached-pipeline", decoding(nodes=nodes)) is None
+    assert judge("heavy-cpu-transform", decoding(operators=AUGMENTING, nodes=nodes)) is None
+
+
 def filling(batches):
     """Decoding takes 10 ms of two cores for a batch of 32; steps of 50 ms wait 4 ms on average."""
     names = ("Batch", 21), ("Shuffle", 20), ("Map", 19)

@@ -79,7 +79,14 @@ class SlowStage:
         kinds = self.stage.operators if self.stage else ()
         moved_s = len(kinds) * self.node.bytes / HANDOFF_CAREFUL_BYTES_PER_S
         plain = bool(kinds) and all(map(ARITHMETIC.match, kinds)) and self.batch_size > 1
+        plain = plain and not self.is_cached
         return plain and self.is_map and moved_s < MOSTLY * self.node.ns / 1e9
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether a cache behind it keeps its results, so that it works in the first epoch only."""
+        nodes = self.pipeline.nodes
+        return any("Cache" in one.name for one in nodes[: nodes.index(self.node)])
 
     @property
     def batch_size(self) -> int:
@@ -100,6 +107,8 @@ class SlowStage:
         has, and has threads for, make a batch in about the time of a step, or fill a shuffle buffer
         in about the time that an epoch waits. Calls that work need a core each, those in Python the
         interpreter's lock."""
+        if self.is_cached:
+            return False
         waited_s = facts.bucket_share("input") * facts.step_s * (self.pipeline.batches or math.inf)
         if self.fill_s(facts) >= MOSTLY * waited_s:
             return True
