@@ -175,12 +175,19 @@ def _starved_verdict(job: Job, serious: list[Finding], idle: list[Finding], chec
     late_findings = [one for one in explaining if one.cause in LATE]
     near = late_findings and late_findings[0].lost.high >= MOSTLY * explaining[0].lost.high
     top = late_findings[0] if near else explaining[0]
+    if top.cause == "heavy-evaluation" and job.lead_rank.on_cpu:  # it works, as the steps do
+        top = max(serious, key=_best_speedup)
+        largest = top.bucket
     headline = f"{describe_waiting(job, largest, top.cause)}. {top.headline}"
     if (evaluates := top.cause == "heavy-evaluation") and largest == "interruption":
         headline = top.headline  # it names the same share
     works = job.lead_rank.on_cpu and evaluates
     state: State = "inefficient" if works else "starved"  # a CPU computes while it evaluates
     return Verdict(state=state, headline=headline, bound=largest, cause=top.cause)
+
+
+def _best_speedup(finding: Finding) -> float:
+    return max((fix.predicted.speedup for fix in finding.fixes if fix.predicted), default=1.0)
 
 
 def _unproven_wait(job: Job, serious: list[Finding], bucket: Bucket, checks: int) -> Verdict:

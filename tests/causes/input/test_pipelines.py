@@ -185,9 +185,9 @@ def test_more_workers_begin_no_epoch_sooner(every, wait_ms, found):
     assert (proof is not None) == found
 
 
-def decoding(operators=("DecodeJpeg", "ResizeBilinear"), **pipeline):
-    more = {"iterators": 3, **pipeline}
-    return train(operators=operators, calls=2, batch_ms=90, cores=1.9, **more)
+def decoding(wait_ms=40, operators=("DecodeJpeg", "ResizeBilinear"), **pipeline):
+    more = {"iterators": 3, "batch_ms": 90, **pipeline}
+    return train(wait_ms, operators=operators, calls=2, cores=1.9, **more)
 
 
 PAIRS["uncached-pipeline"] = Pair(sick=decoding, healthy=lambda: decoding(wait_ms=0))
@@ -307,6 +307,15 @@ def test_where_no_core_is_idle_a_cache_frees_those_of_the_step():
     assert shared.high > alone.high
 
 
+def test_an_evaluation_on_the_cpu_is_work_and_leads_only_if_it_gains_more():
+    """It takes 35 of 90 ms, a wait 30, but without the pipeline's work the step has its cores."""
+    job = decoding(30, work_ms=25, evaluating_ms=35)
+    alone = diagnose_job([on_machine(job, idle=1.5)]).verdict
+    assert (alone.cause, alone.bound) == ("heavy-evaluation", "interruption")
+    shared = diagnose_job([on_machine(job)]).verdict
+    assert (shared.cause, shared.bound) == ("uncached-pipeline", "input")
+
+
 def test_calls_that_compute_beside_the_step_share_its_cores():
     """Serial decoding of 40 ms and operators of 10 ms: two cores need at least 25 ms for both."""
     predicted = judge(
@@ -349,6 +358,50 @@ def test_before_a_repeat_work_is_counted_by_the_epoch():
 def test_epochs_of_a_repeat_count_as_epochs():
     assert judge("uncached-pipeline", repeating()).where[0].line == 19
     assert judge("uncached-pipeline", repeating(epochs=1)) is None
+
+
+def test_a_repeat_of_unknown_length_that_gave_more_than_was_made_has_begun_again():
+    def records(made):
+        stages = [pipeline_job.stage("Repeat", 21), *decoding_stages()]
+        nodes = [
+            pipeline_job.node("Root", 30),
+            pipeline_job.node("BatchV2", 30),
+            pipeline_job.node("ShuffleAndRepeat", 960, buffered=100),
+            pipeline_job.node("ParallelMap", made, 90 * made / 960, 2),
+            pipeline_job.node("TFRecord", made),
+        ]
+        return decoding(stages=stages, nodes=nodes, iterators=1, batches=None)
+
+    assert judge("uncached-pipeline", records(made=200)).where[0].line == 19
+    assert judge("uncached-pipeline", records(made=1060)) is None
+
+
+def test_what_a_cache_keeps_already_is_not_repeated():
+    nodes = [
+        pipeline_job.node("Root", 30),
+        pipeline_job.node("BatchV2", 30),
+        pipeline_job.node("MemoryCacheImpl", 960, buffered=960),
+        pipeline_job.node("ParallelMap", 960, 90, 2),
+        pipeline_job.node("TensorSlice", 960),
+    ]
+    assert judge("uncached-pipeline", decoding(nodes=nodes)) is None
+    assert judge("heavy-cpu-transform", decoding(operators=AUGMENTING, nodes=nodes)) is None
+
+
+def filling(batches):
+    """Decoding takes 10 ms of two cores for a batch of 32; steps of 50 ms wait 4 ms on average."""
+    names = ("Batch", 21), ("Shuffle", 20), ("Map", 19)
+    stages = [
+        pipeline_job.stage(*one, *([["DecodeJpeg"]] if one[0] == "Map" else [])) for one in names
+    ]
+    stages[1]["size"] = 320
+    return decoding(4, work_ms=46, batch_ms=20, stages=stages, batches=batches)
+
+
+def test_a_shuffle_buffer_that_is_filled_in_every_epoch_explains_waits():
+    """100 ms at the begin of an epoch: that is 4 ms in each of 25 steps."""
+    assert judge("uncached-pipeline", filling(batches=25)).where[0].line == 19
+    assert judge("uncached-pipeline", filling(batches=250)) is None
 
 
 def interleaved(wait_ms=40, **more):

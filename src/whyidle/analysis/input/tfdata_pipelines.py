@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
@@ -14,6 +15,7 @@ from whyidle.analysis.lines.source_lines import frame_place
 from whyidle.analysis.steps.undisturbed_steps import cores_of_others
 from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.number_text import format_duration
 from whyidle.model.pipeline_facts import Node, Pipeline, Stage
 
 MAPS = re.compile(r"^(Parallel)?(Map|Interleave|FlatMap)")
@@ -77,7 +79,14 @@ class SlowStage:
         kinds = self.stage.operators if self.stage else ()
         moved_s = len(kinds) * self.node.bytes / HANDOFF_CAREFUL_BYTES_PER_S
         plain = bool(kinds) and all(map(ARITHMETIC.match, kinds)) and self.batch_size > 1
+        plain = plain and not self.is_cached
         return plain and self.is_map and moved_s < MOSTLY * self.node.ns / 1e9
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether a cache behind it keeps its results, so that it works in the first epoch only."""
+        nodes = self.pipeline.nodes
+        return any("Cache" in one.name for one in nodes[: nodes.index(self.node)])
 
     @property
     def batch_size(self) -> int:
@@ -95,8 +104,14 @@ class SlowStage:
 
     def sets_pace(self, facts: Facts) -> bool:
         """Whether the time of its work explains that a step waits: as many calls at a time as it
-        has, and has threads for, make a batch in about the time of a step. Calls that work need a
-        core each, those in Python the interpreter's lock."""
+        has, and has threads for, make a batch in about the time of a step, or fill a shuffle buffer
+        in about the time that an epoch waits. Calls that work need a core each, those in Python the
+        interpreter's lock."""
+        if self.is_cached:
+            return False
+        waited_s = facts.bucket_share("input") * facts.step_s * (self.pipeline.batches or math.inf)
+        if self.fill_s(facts) >= MOSTLY * waited_s:
+            return True
         return self.batch_s / self.count_calls(facts) >= MOSTLY * facts.step_s
 
     def count_calls(self, facts: Facts) -> float:
@@ -199,6 +214,17 @@ def find_slow_stage(facts: Facts) -> SlowStage | None:
     return replace(slow, waits=False) if slow.is_batchable or decodes else slow
 
 
+def describe_fill(facts: Facts, within_s: float) -> tuple[str, SlowStage, float] | None:
+    """Return in words that a shuffle buffer is filled first, what fills it, and the seconds of
+    that, where they are a good part of this time; else None."""
+    slow = find_slow_stage(facts)
+    fill_s = slow.fill_s(facts) if slow else 0.0
+    if slow is None or slow.shuffle is None or 4 * fill_s < within_s:
+        return None
+    text = f"about {format_duration(fill_s)} fill a shuffle buffer of {slow.shuffle.size} with "
+    return f"{text}results of {slow.describe_call()}", slow, fill_s
+
+
 def count_batches(nodes: Sequence[Node]) -> list[float]:
     """Return for how many batches each node of a pipeline has worked, the last one first. Before
     ``repeat`` tf.data counts the epoch that runs now; what waits in a buffer is for batches that
@@ -222,6 +248,9 @@ def count_epochs(pipeline: Pipeline) -> int:
     if not sizes:
         return 0 if pipeline.batches is None else pipeline.iterators
     counts = [math.ceil(n.elements / size) for n, size in zip(nodes, sizes, strict=False) if size]
+    for node, before in [] if counts else pairwise(pipeline.nodes):
+        if "Repeat" in node.name and 0 < before.elements < node.elements:
+            counts.append(2)  # at least: it gave more than the stage before it made in this epoch
     return max(pipeline.iterators, *counts) if counts else 0
 
 
@@ -280,8 +309,10 @@ def pipeline_waits(facts: Facts) -> bool | None:
 
 
 def is_crowded(facts: Facts) -> bool:
-    """Whether other programs are known to have left the job no idle core."""
-    return facts.telemetry is not None and cores_of_others(facts.telemetry) is not None
+    """Whether other programs are known to have left the job no idle core: by the machine's use, or
+    as operators on the CPU, which need one core at least, had less."""
+    lacking = facts.on_cpu and (pipeline_work(facts) or 0.0) < 0.0
+    return lacking or (facts.telemetry is not None and cores_of_others(facts.telemetry) is not None)
 
 
 def pipeline_work(facts: Facts) -> float | None:

@@ -1,7 +1,8 @@
-"""Shared by the tf.data causes: the gain of parallel calls and of whole batches."""
+"""Shared by the tf.data causes: the gain of parallel calls, of whole batches, and of a cache."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -14,21 +15,26 @@ from whyidle.analysis.input.tfdata_pipelines import (
     RANDOM,
     SlowStage,
     count_epochs,
+    find_slow_stage,
     pipeline_work,
+    stage_evidence,
 )
 from whyidle.analysis.input.worker_capacity import available_memory
 from whyidle.analysis.steps.forecast import from_gains, hidden_loading
-from whyidle.model.cause import Proof
+from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
+from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
 
 CHEAPER = (1 / 3, 1 / 2)
 """part of the work that cheaper operators save (lower bound, expected), as for loaders"""
+MEDIA = re.compile(
+    r"^Decode(AndCrop)?(Jpeg|Png|Gif|Bmp|Image|WebP|Wav)|Resize|RandomCrop|AdjustContrast"
+)
+"""operators that decode or change pictures and sound, not records of numbers"""
 MOST_CALLS = 16
 """most parallel calls of code that mostly waits, which takes no core. Each call holds a sample in
 memory, and more calls than a batch has elements gain nothing"""
-
-
 LEFT = (1.25, 0.75, 0.45)
 """step without most of a pipeline's work, relative to its present work (low, expected, high gain).
 The pipeline's threads no longer take its cores and the interpreter's lock: four small networks
@@ -70,6 +76,63 @@ def gains_without(facts: Facts, slow: SlowStage, blocked: float) -> tuple[float,
     low, usual, high = (min(left, 1.0) if shared else 1.0 for left in LEFT)
     rest = 1.0 - blocked
     return 1.0 - low * rest, 1.0 - usual * rest, 1.0 - high * rest
+
+
+def prove_stage(
+    facts: Facts,
+    slow: SlowStage,
+    headline: str,
+    predicted: Predicted,
+    known: InputFacts,
+    *more: Evidence,
+    confidence: float = 0.8,
+) -> Proof:
+    """Prove that steps wait for the slowest stage of their pipeline."""
+    blocked = facts.bucket_share("input")
+    low = 1.0 - 1.0 / predicted.low
+    return Proof(
+        headline=headline,
+        low=min(low, blocked),
+        high=max(low, blocked),
+        predicted=predicted,
+        evidence=(
+            make_evidence("wait for batches, share of step", blocked, "ratio"),
+            *more,
+            *stage_evidence(slow),
+        ),
+        confidence=confidence,
+        where=pipeline_places(facts, slow),
+        facts=known,
+    )
+
+
+def prove_pipeline_work(facts: Facts) -> Proof | None:
+    """Prove that steps wait for a stage that already uses all the cores that it can."""
+    slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
+    if slow is None or not slow.is_map or slow.waits is not False or blocked < LEAST_SHARE:
+        return None
+    if not (slow.is_python or not slow.is_serial) or is_repeated(slow):
+        return None
+    if not slow.sets_pace(facts):
+        return None
+    lock = ", one call at a time: the interpreter's lock" if slow.is_python else ""
+    operators = slow.stage.operators if slow.stage else ()
+    return prove_stage(
+        facts,
+        slow,
+        f"The tf.data stage {slow.describe_call()} takes {format_duration(slow.batch_s)} per "
+        f"batch{lock}",
+        predict_less_work(facts, slow, "P1: cheaper preprocessing"),
+        InputFacts(
+            compute=1.0 if facts.on_cpu else facts.bucket_share("compute"),
+            inside=True,
+            same_again=False,
+            function=slow.stage.function if slow.stage else None,
+            media=any(MEDIA.search(kind) for kind in operators),
+            pipeline="python" if slow.is_python else "operators",
+            **describe_cache(facts, slow),
+        ),
+    )
 
 
 def choose_calls(facts: Facts, slow: SlowStage) -> int:
@@ -129,13 +192,16 @@ def is_repeated(slow: SlowStage, *, partly: bool = False) -> bool:
 
 
 def describe_cache(facts: Facts, slow: SlowStage) -> dict[str, Any]:
-    """Return what fixes are told of a cache behind a stage, or within its function: its line, its
-    size, whether that fits into memory, whether elements are shuffled before it."""
+    """Return what fixes are told of a cache behind a stage, or within its function (whose gain is
+    predicted: how much of the work comes before random operators, the recording does not tell): its
+    line, its size, whether that fits into memory, whether elements are shuffled before it."""
     place, size, room = slow.place(facts.rank), slow.epoch_bytes, None
     if facts.telemetry is not None:
         room = available_memory(facts.telemetry)
     before = slow.pipeline.stages[slow.pipeline.stages.index(slow.stage) :] if slow.stage else ()
+    method, partly = "P1: cached before the first random operator", is_repeated(slow, partly=True)
     return {
+        "cached": predict_less_work(facts, slow, method) if partly else None,
         "line": f"{PurePath(place.file).name}:{place.line}" if place and place.file else "",
         "epoch_bytes": size,
         "fits": size is None or room is None or size < room,
@@ -143,11 +209,8 @@ def describe_cache(facts: Facts, slow: SlowStage) -> dict[str, Any]:
     }
 
 
-def predict_cached_part(facts: Facts, slow: SlowStage, blocked: float) -> Predicted | None:
-    """Predict a cache of what the function of a stage makes before it draws random numbers, if it
-    would help. How much of its work that is, the recording does not tell."""
-    if not is_repeated(slow, partly=True):
-        return None
+def predict_less_work(facts: Facts, slow: SlowStage, method: str) -> Predicted:
+    """Predict the step with a part of the work of a stage."""
+    blocked = facts.bucket_share("input")
     _, usual, high = gains_without(facts, slow, blocked)
-    gains = (min(CHEAPER[0], blocked), min(CHEAPER[1], usual), high)
-    return from_gains(gains, "P1: cached before the first random operator")
+    return from_gains((min(CHEAPER[0], blocked), min(CHEAPER[1], usual), high), method)

@@ -26,7 +26,7 @@ from whyidle.analysis.steps.forecast import (
 )
 from whyidle.analysis.steps.undisturbed_steps import undisturbed_share
 from whyidle.causes.host._eager_operators import find_eager_calls
-from whyidle.causes.input._pipeline_limits import prove_pipeline_work
+from whyidle.causes.input._pipeline_evidence import prove_pipeline_work
 from whyidle.causes.input._sample_evidence import (
     describe_samples,
     describe_work,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import (
     batched_elements,
@@ -14,8 +13,8 @@ from whyidle.causes.input._pipeline_evidence import (
     choose_calls,
     describe_cache,
     pipeline_places,
-    predict_cached_part,
     predict_calls,
+    prove_stage,
     prove_whole_batches,
 )
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
@@ -90,23 +89,13 @@ def serial_map(facts: Facts) -> Proof | None:
     if calls < 2:
         return None  # an interleave of one source
     predicted = predict_calls(facts, slow, calls, blocked)
-    return Proof(
-        headline=f"The tf.data stage {slow.describe_call()} handles one element at a time: "
-        f"{format_duration(slow.batch_s)} per batch",
-        low=min(1.0 - 1.0 / predicted.low, blocked),
-        high=blocked,
-        predicted=predicted,
-        evidence=(
-            make_evidence("wait for batches, share of step", blocked, "ratio"),
-            *stage_evidence(slow),
-        ),
-        confidence=0.9 if slow.waits is not None else 0.7,
-        where=pipeline_places(facts, slow),
-        facts=InputFacts(
-            workers=calls,
-            waits=bool(slow.waits),
-            interleaved=slow.is_interleave,
-            cached=predict_cached_part(facts, slow, blocked),
-            **describe_cache(facts, slow),
-        ),
+    known = InputFacts(
+        workers=calls,
+        waits=bool(slow.waits),
+        interleaved=slow.is_interleave,
+        **describe_cache(facts, slow),
     )
+    headline = f"The tf.data stage {slow.describe_call()} handles one element at a time: "
+    headline += f"{format_duration(slow.batch_s)} per batch"
+    confidence = 0.9 if slow.waits is not None else 0.7
+    return prove_stage(facts, slow, headline, predicted, known, confidence=confidence)

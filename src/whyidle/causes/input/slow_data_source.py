@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from whyidle.analysis.facts import Facts
-from whyidle.causes.input._pipeline_limits import prove_pipeline_wait
-from whyidle.model.cause import Proof, cause
+from whyidle.analysis.input.tfdata_pipelines import find_slow_stage
+from whyidle.analysis.steps.forecast import from_gains
+from whyidle.causes.input._pipeline_evidence import choose_calls, prove_stage
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.number_text import format_duration
+from whyidle.model.proof_facts import InputFacts
+
+LOCAL = (0.5, 0.9)
+"""part of the wait that a local copy removes (lower bound, expected)"""
 
 
 @cause(
@@ -47,4 +54,20 @@ def slow_data_source(facts: Facts) -> Proof | None:
     TensorFlow, "Better performance with the tf.data API"; Mohan et al., "Analyzing and Mitigating
     Data Stalls in DNN Training", VLDB 2021.
     """
-    return prove_pipeline_wait(facts)
+    slow, blocked = find_slow_stage(facts), facts.bucket_share("input")
+    if slow is None or not slow.is_map or not slow.waits or blocked < LEAST_SHARE:
+        return None
+    pool = slow.pipeline.options.get("threads") or 0
+    if slow.is_serial or pool < choose_calls(facts, slow) or not slow.sets_pace(facts):
+        return None
+    calls = round(slow.node.parallelism or 1)
+    each = slow.batch_s / slow.batch_size
+    gains = (LOCAL[0] * blocked, LOCAL[1] * blocked, blocked)
+    return prove_stage(
+        facts,
+        slow,
+        f"Calls of {slow.describe_call()} wait {format_duration(each)} each for storage or the "
+        f"network, {calls} at a time",
+        from_gains(gains, "P1: local samples"),
+        InputFacts(workers=calls, waits=True, parallel=True, pipeline="waits"),
+    )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.input.tfdata_pipelines import find_slow_stage, stage_evidence
-from whyidle.causes.input._pipeline_evidence import choose_calls, pipeline_places, predict_calls
+from whyidle.analysis.input.tfdata_pipelines import find_slow_stage
+from whyidle.causes.input._pipeline_evidence import choose_calls, predict_calls, prove_stage
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InputFacts
@@ -60,17 +59,7 @@ def small_data_threadpool(facts: Facts) -> Proof | None:
         return None
     predicted = predict_calls(facts, slow, calls, blocked)
     has = f"a pool of {pool}" if pool else "one thread per core"
-    return Proof(
-        headline=f"Calls of {slow.describe_call()} wait, and tf.data has {has}: "
-        f"{format_duration(slow.batch_s)} of waiting per batch",
-        low=min(1.0 - 1.0 / predicted.low, blocked),
-        high=blocked,
-        predicted=predicted,
-        evidence=(
-            make_evidence("wait for batches, share of step", blocked, "ratio"),
-            *stage_evidence(slow),
-        ),
-        confidence=0.85,
-        where=pipeline_places(facts, slow),
-        facts=InputFacts(workers=calls, waits=True, was=pool, parallel=True),
-    )
+    known = InputFacts(workers=calls, waits=True, was=pool, parallel=True)
+    headline = f"Calls of {slow.describe_call()} wait, and tf.data has {has}: "
+    headline += f"{format_duration(slow.batch_s)} of waiting per batch"
+    return prove_stage(facts, slow, headline, predicted, known, confidence=0.85)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import count_epochs, find_slow_stage
-from whyidle.analysis.input.tfdata_pipelines import stage_evidence as stage
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.input._pipeline_evidence import (
     describe_cache,
     gains_without,
     is_repeated,
-    pipeline_places,
+    prove_stage,
 )
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
@@ -68,18 +67,9 @@ def uncached_pipeline(facts: Facts) -> Proof | None:
         return None
     whole = gains_without(facts, slow, blocked)
     low, expected, high = (w - left * blocked for w, left in zip(whole, LEFT, strict=True))
-    return Proof(
-        headline=f"The tf.data stage {slow.describe_call()} repeats the work of the previous "
-        f"epoch: {format_duration(slow.batch_s)} per batch",
-        low=low,
-        high=high,
-        predicted=from_gains((low, expected, high), "P1: cached elements"),
-        evidence=(
-            make_evidence("wait for batches, share of step", blocked, "ratio"),
-            make_evidence("epochs begun", count_epochs(slow.pipeline), None, source="tf.data"),
-            *stage(slow),
-        ),
-        confidence=0.85,
-        where=pipeline_places(facts, slow),
-        facts=InputFacts(**describe_cache(facts, slow)),
-    )
+    headline = f"The tf.data stage {slow.describe_call()} repeats the work of the previous epoch: "
+    headline += f"{format_duration(slow.batch_s)} per batch"
+    predicted = from_gains((low, expected, high), "P1: cached elements")
+    epochs = make_evidence("epochs begun", count_epochs(slow.pipeline), None, source="tf.data")
+    known = InputFacts(**describe_cache(facts, slow))
+    return prove_stage(facts, slow, headline, predicted, known, epochs, confidence=0.85)

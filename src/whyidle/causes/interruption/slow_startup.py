@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.input.tfdata_pipelines import find_slow_stage
+from whyidle.analysis.input.tfdata_pipelines import describe_fill
 from whyidle.analysis.lines.sampled_lines import describe_place, lines_with_share
 from whyidle.analysis.lines.source_lines import frame_place
 from whyidle.analysis.steps.forecast import from_gains, predict_removal
-from whyidle.model.cause import MOSTLY, NOTICEABLE, Proof, cause
+from whyidle.model.cause import NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration, format_part
 from whyidle.model.proof_facts import InputFacts
@@ -66,17 +66,12 @@ def slow_startup(facts: Facts) -> Proof | None:
     found = lines_with_share(facts, spans)
     most = _costliest_share(found)
     at = f", {format_part(most)} {describe_place(found[0][0])}" if found else ""
-    places = [place for place, _ in found[:3]]
-    slow = find_slow_stage(facts)
-    fill_s = min(slow.fill_s(facts), seconds) if slow else 0.0
-    if slow and slow.shuffle and fill_s > MOSTLY * most * seconds:
-        most = fill_s / seconds
-        at = f": about {format_duration(fill_s)} fill a shuffle buffer of {slow.shuffle.size} with "
-        at += f"results of {slow.describe_call()}"
-        line = frame_place(slow.shuffle.line or "", facts.rank)
+    places, function = [place for place, _ in found[:3]], None
+    if fill := describe_fill(facts, most * seconds):
+        text, slow, fill_s = fill
+        at, function, most = f": {text}", slow.describe_call(), min(fill_s / seconds, 1.0)
+        line = frame_place(slow.shuffle.line or "", facts.rank) if slow.shuffle else None
         places = [line, *places] if line else places
-    else:
-        fill_s = 0.0
     gains = (0.0, most * share, share)
     return Proof(
         headline=f"The first step comes {format_duration(seconds)} after the framework is "
@@ -94,7 +89,7 @@ def slow_startup(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if found else 0.7,
         where=tuple(places),
-        facts=InputFacts(function=slow.describe_call() if slow and fill_s else None),
+        facts=InputFacts(function=function),
     )
 
 
