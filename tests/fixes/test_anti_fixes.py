@@ -104,6 +104,7 @@ VARIANTS = [
             {"all_used": False, "same_unused": True},
             {"pipeline": "python"},
             {"pipeline": "rows"},
+            {"shuffled": True, "before_shuffle": "decode", "layer": "nn.LSTM"},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},
         ),
     )

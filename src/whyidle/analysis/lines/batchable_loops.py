@@ -106,7 +106,7 @@ def _replacing_layer(loop: ast.For, cells: dict[str, str]) -> str:
         calls = [call for call in calls_in(one.node) if names_in(call.func) & cells.keys()]
         calls = [] if hasattr(one.node, "body") else calls
         reads = names_in(one.node.value) if isinstance(one.node, ast.Assign) else one.reads
-        carried = (reads & assigned) - known - _appended(one.node)
+        carried = (reads & assigned) - known - _names_appended_to(one.node)
         if calls:
             given = [*calls[0].args[1:], *(word.value for word in calls[0].keywords)]
             if not one.sets or one.sets - set().union(*map(names_in, given)):
@@ -121,7 +121,7 @@ def _replacing_layer(loop: ast.For, cells: dict[str, str]) -> str:
     return kinds[0] if kinds else ""
 
 
-def _appended(node: ast.stmt) -> set[str]:
+def _names_appended_to(node: ast.stmt) -> set[str]:
     """The list that a statement appends to."""
     call = node.value if isinstance(node, ast.Expr) else None
     if isinstance(call, ast.Call) and called_name(call) == "append":

@@ -11,7 +11,7 @@ from whyidle.analysis.steps.forecast import from_gains, predict_removal
 from whyidle.model.cause import NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration, format_part
-from whyidle.model.proof_facts import InputFacts
+from whyidle.model.proof_facts import InterruptionFacts
 
 
 @cause(
@@ -89,7 +89,7 @@ def slow_startup(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if found else 0.7,
         where=tuple(places),
-        facts=InputFacts(function=function),
+        facts=InterruptionFacts(before_shuffle=function),
     )
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Predicted
 from whyidle.model.fix import advice
 from whyidle.model.number_text import format_bytes
-from whyidle.model.proof_facts import InputFacts
+from whyidle.model.proof_facts import InputFacts, InterruptionFacts
 
 _WHOLE = {
     "rows": "make whole batches instead of rows: from_tensor_slices(arrays).batch(...) where the "
@@ -50,10 +49,6 @@ def _cached_decoding(proof: Proof) -> str | None:
     )
 
 
-def _gain_of_cache(proof: Proof) -> Predicted | None:
-    return proof.get_facts(InputFacts).cached
-
-
 ADVICE = (
     advice(
         *("cached-stage", "uncached-pipeline"),
@@ -78,7 +73,7 @@ ADVICE = (
         doc="Proposed where the function of a stage decodes and draws random numbers, in several "
         "epochs. Only its author knows where the random part begins.",
         summary=_cached_decoding,
-        predicted=_gain_of_cache,
+        predicted=lambda proof: proof.get_facts(InputFacts).cached,
         consent="rounding",
         risk="a random operator before the cache would be frozen; decoded elements may be larger "
         "than what the stage returns now",
@@ -89,10 +84,9 @@ ADVICE = (
         doc="A shuffle buffer is filled before it gives the first element. Proposed where that "
         "takes most of a start, in a pipeline of tf.data.",
         summary=lambda proof: (
-            f"shuffle before {proof.get_facts(InputFacts).function}, not behind it: names of files "
-            "or records that are not decoded fill a buffer at once; or make the buffer smaller, "
-            "which mixes less"
-            if proof.get_facts(InputFacts).function
+            f"shuffle before {stage}, not behind it: names of files or records that are not "
+            "decoded fill a buffer at once; or make the buffer smaller, which mixes less"
+            if (stage := proof.get_facts(InterruptionFacts).before_shuffle)
             else None
         ),
         consent="rounding",
