@@ -12,7 +12,7 @@ import clinic.runs
 from clinic import app, examine
 from clinic.card import cases
 from clinic.launch import StoppedError
-from clinic.outcome import Outcome, Results
+from clinic.outcome import Outcome
 from clinic.times import JobError, Times
 from clinic.turns import turns
 
@@ -55,13 +55,6 @@ def test_only_idle_hosts_run_beside_each_other(case):
     assert sorted(one.id for turn in found for one, _ in turn) == sorted(
         one.id for one, _ in [*told, *busy, *awake, *asleep]
     )
-
-
-def test_the_order_is_drawn_and_always_the_same(case):
-    jobs = [(one, "cpu") for one in several(case, 20)]
-    names = [one.id for turn in turns(jobs, 3) for one, _ in turn]
-    assert names != sorted(names)
-    assert names == [one.id for turn in turns(jobs[::-1], 1) for one, _ in turn]
 
 
 @pytest.mark.parametrize(("beside", "most"), [(True, 3), (False, 1)])
@@ -129,28 +122,6 @@ def test_whoever_leaves_early_ends_what_runs(case, tmp_path):
     (tmp_path / "job.py").write_text("")
     with clinic.launch.stoppable(), pytest.raises(JobError, match="no times"):
         clinic.runs.alone(case, case.arm(), "cpu")
-
-
-def test_a_job_that_was_stopped_leaves_no_outcome(case, tmp_path, monkeypatch):
-    def stopped(*_):
-        raise StoppedError
-
-    monkeypatch.setattr(examine, "_seen", stopped)
-    with pytest.raises(StoppedError):
-        examine.examine(case, "cpu", Results(tmp_path / "kept"), oracle=True)
-    assert not list(tmp_path.glob("kept/**/*.json"))
-
-
-def test_an_arm_is_over_when_it_has_told_its_times(case, tmp_path):
-    (tmp_path / "job.py").write_text(
-        "import json, sys, time\n"
-        "with open(sys.argv[sys.argv.index('--times') + 1], 'w') as file:\n"
-        "    json.dump({'begin': 0.0, 'marks': [1.0, 2.0, 3.0, 4.0], 'samples': 2}, file)\n"
-        "time.sleep(60)\n"
-    )
-    begin = time.monotonic()
-    assert clinic.runs.alone(case, case.arm(), "cpu").rate("steps") == pytest.approx(2.0)
-    assert time.monotonic() - begin < 20
 
 
 @pytest.mark.parametrize(
