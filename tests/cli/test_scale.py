@@ -54,9 +54,7 @@ def test_a_script_that_is_missing_is_named(capsys):
     assert "The script nothing.py does not exist" in capsys.readouterr().err
 
 
-def test_a_job_of_one_rank_is_predicted_for_the_usual_links_and_for_a_known_one(
-    capsys, monkeypatch
-):
+def test_a_job_of_one_rank_is_predicted_for_usual_links_and_a_known_one(capsys, monkeypatch):
     pytest.importorskip("torch")
     Path("train.py").write_text(JOB)
     words = ["scale", "--to", "4,16,1000", "--json", "-", "--", sys.executable, "train.py"]
