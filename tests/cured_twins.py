@@ -11,11 +11,11 @@ from whyidle.testing.builder import Builder
 from whyidle.testing.recorded_job import RecordedJob
 
 
-def judge(cause: str, job: Builder | RecordedJob) -> Proof | None:
-    """Return the cause's proof; None also if it abstains."""
+def judge(cause: str, *jobs: Builder | RecordedJob | Timeline) -> Proof | None:
+    """Return the cause's proof over the ranks of a job; None also if it abstains."""
     declared = catalog.load_causes()[cause]
-    timeline = job.timeline()
-    proof = contracts.run_cause(declared, [timeline])
+    recorded = [job if isinstance(job, Timeline) else job.timeline() for job in jobs]
+    proof = contracts.run_cause(declared, recorded)
     if proof is not None:
         contracts.check_proof(declared, proof)
     return proof

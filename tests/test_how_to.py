@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from own_sgd import OWN_SGD
 
 PAGES = Path(__file__).parents[1] / "docs" / "how-to"
 ELSEWHERE = {
@@ -36,11 +37,10 @@ SAYS = {
 """page -> what its command prints"""
 SLOW = ("fix", "tune")
 """minutes of trials"""
-TRAIN = """
+TRAIN = f"""
 import argparse
 import time
-import torch
-from torch.utils.data import DataLoader, Dataset
+{OWN_SGD}from torch.utils.data import DataLoader, Dataset
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.01)
@@ -60,14 +60,14 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+    optimizer = SGD(model.parameters(), lr=args.lr)
     for epoch in range(12):
         for x, y in DataLoader(make_train_set(), args.batch_size, shuffle=True):
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(x), y)
             loss.backward()
             optimizer.step()
-        print(f"val_loss: {loss.item()}", flush=True)
+        print("val_loss:", loss.item(), flush=True)
 
 if __name__ == "__main__":
     main()

@@ -10,7 +10,7 @@ import pytest
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.testing import contracts
-from whyidle.testing.contracts import build_timelines
+from whyidle.testing.contracts import Pair, build_timelines
 
 CAUSES = sorted(catalog.load_causes())
 
@@ -38,20 +38,14 @@ def test_no_cause_lacks_a_pair():
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_cause_keeps_its_contract_on_its_pair(name):
-    contracts.check_pair(catalog.load_causes()[name], PAIRS[name])
-
-
-@pytest.mark.parametrize("name", CAUSES)
-@pytest.mark.parametrize("half", ["sick", "healthy"])
-def test_the_diagnosis_of_each_job_is_consistent(name, half):
-    whole = build_timelines(getattr(PAIRS[name], half)())
-    contracts.check_bounds(diagnose_job(whole))
-
-
-@pytest.mark.parametrize("name", CAUSES)
-def test_the_sick_job_of_a_cause_is_offered_a_fix(name):
-    proof = contracts.run_cause(catalog.load_causes()[name], build_timelines(PAIRS[name].sick()))
+    """And the diagnosis of each job is consistent, and the sick one is offered a fix."""
+    cause = catalog.load_causes()[name]
+    sick, healthy = (build_timelines(half()) for half in (PAIRS[name].sick, PAIRS[name].healthy))
+    contracts.check_pair(cause, Pair(lambda: sick, lambda: healthy))
+    for job in (sick, healthy):
+        contracts.check_bounds(diagnose_job(job))
     fixes = [fix for fix in catalog.load_fixes().values() if name in fix.causes]
+    proof = contracts.run_cause(cause, sick)
     proposals = [(fix, found) for fix in fixes if (found := fix.decide(proof)) is not None]
     assert proposals
     for fix, proposal in proposals:

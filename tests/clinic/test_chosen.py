@@ -21,12 +21,6 @@ def test_cures_that_need_consent_are_in_no_sample():
     assert all(case.consent in GIVEN for case, _ in drawn(JOBS, 3))
 
 
-def test_a_seed_draws_the_same_sample_in_the_same_order():
-    assert drawn(JOBS, 3) == drawn(JOBS, 3)
-    assert drawn(JOBS, 4) != drawn(JOBS, 3)
-    assert [case.id for case, _ in drawn(JOBS, 3)] != sorted(case.id for case, _ in drawn(JOBS, 3))
-
-
 def test_cases_of_a_missing_framework_are_left_out_with_a_reason(monkeypatch, tmp_path, capsys):
     waves = next(case for case in cases() if case.workload == "waves")
     torch = next(case for case in cases() if case.workload == "rows")

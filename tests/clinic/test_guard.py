@@ -8,7 +8,6 @@ from sheets import sheet
 
 from clinic import app, guard
 from clinic.card import cases
-from clinic.times import JobError
 from clinic.verbs import FAILED
 
 pytestmark = pytest.mark.real_processes("jobs are watched for seconds")
@@ -44,24 +43,10 @@ def one(tmp_path, monkeypatch):
     return made
 
 
-def test_arms_that_learn_alike_hold(one, monkeypatch, capsys):
-    monkeypatch.setattr("clinic.verbs._chosen.cases", lambda *_: [one(0.1)])
-    assert app.main(["guard"]) == 0
-    assert "+ c0070 job      the same numbers" in capsys.readouterr().out
-
-
 def test_a_cure_that_changes_the_numbers_does_not(one, monkeypatch, capsys):
     monkeypatch.setattr("clinic.verbs._chosen.cases", lambda *_: [one(0.11)])
     assert app.main(["guard"]) == FAILED
     assert "- c0070 job      other numbers from step 1 on" in capsys.readouterr().out
-
-
-def test_a_job_without_steps_says_so(one, tmp_path):
-    (tmp_path / "job.py").write_text("")
-    assert guard.held(one(0.1), "cpu") == (False, "0 steps became 0")
-    (tmp_path / "job.py").write_text("raise SystemExit(1)")
-    with pytest.raises(JobError, match="ended with 1"):
-        guard.held(one(0.1), "cpu")
 
 
 @pytest.mark.parametrize(

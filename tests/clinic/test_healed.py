@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from clinic.healed import rows, score
-from clinic.healing import HARM, Healed, Tried
+from clinic.healing import HARM, Healed
 
 
 def one(name, gain, oracle, safe=1.0, tried=()):
@@ -17,10 +17,6 @@ def one(name, gain, oracle, safe=1.0, tried=()):
         cured=[100.0 * oracle, 50.0 * oracle] if oracle else [],
         tried=list(tried),
     )
-
-
-def trial(predicted, speedup):
-    return Tried("gc-freeze", True, True, predicted, speedup, speedup, speedup, "")
 
 
 def test_the_plan_is_held_against_the_cure_and_every_safe_fix():
@@ -54,11 +50,6 @@ def test_harm_is_shown_by_every_pair():
     assert drifting.gain is not None
     assert drifting.gain < HARM
     assert "left slower, of 1 | 0 | 0 |" in told
-
-
-def test_predictions_are_judged_by_the_step_time():
-    told = "\n".join(score([one("c0011", 2.0, 2.0, tried=[trial(2.0, 2.5)])]))
-    assert "median of 1 | 0.10 |" in told
 
 
 def test_a_case_that_failed_counts_in_nothing_and_is_listed():

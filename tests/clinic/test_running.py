@@ -8,12 +8,9 @@ from sheets import sheet
 
 from clinic import app, examine, floor
 from clinic.card import cases
-from clinic.launch import scratch
 from clinic.outcome import Gain, Named, Outcome, Results, oracle_key
-from clinic.runs import alone
 from clinic.times import JobError, Times
 from clinic.typed import command, environment
-from clinic.verbs import FAILED
 
 pytestmark = pytest.mark.real_processes("jobs are timed in turns")
 
@@ -34,8 +31,6 @@ a = p.parse_args()
 begin = time.perf_counter()
 if os.environ.get("FALLS"):
     sys.exit("fell over")
-if os.environ.get("HANGS"):
-    time.sleep(60)
 marks = [begin + a.rest * i for i in range(1, 41)]
 json.dump({"begin": begin, "marks": marks, "samples": 3}, open(a.times, "w"))
 """
@@ -83,20 +78,6 @@ def test_the_cure_is_timed_in_turn_and_only_once(case, tmp_path):
     assert examine.measured(case, "cpu", results)["cured"].ratio == 4.0
 
 
-def test_a_script_stands_alone_in_its_folder_under_a_common_name(case):
-    with scratch(case) as folder:
-        assert [path.name for path in folder.iterdir()] == ["train.py"]
-        assert case.id not in str(folder)
-    assert not folder.exists()
-
-
-@pytest.mark.parametrize(("name", "words"), [("FALLS", "fell over"), ("HANGS", "longer than")])
-def test_a_job_that_fails_says_so(case, monkeypatch, name, words):
-    monkeypatch.setenv(name, "1")
-    with pytest.raises(JobError, match=words):
-        alone(case, case.arm(), "cpu")
-
-
 def test_a_failed_case_is_an_outcome_and_is_run_again(case, tmp_path, monkeypatch):
     monkeypatch.setenv("FALLS", "1")
     results = Results(tmp_path / "kept")
@@ -138,37 +119,6 @@ def test_what_is_known_is_not_run_again(case, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "page.svg").read_text().startswith("<svg")
 
 
-def test_a_run_says_how_far_it_is_and_fails_with_its_cases(case, tmp_path, monkeypatch, capsys):
-    second = msgspec.structs.replace(case, id="c0080")
-    clinic = clinic_on(case, monkeypatch, tmp_path)
-    monkeypatch.setattr(CHOSEN, lambda *_: [case, second])
-    monkeypatch.setattr(EXAMINE, lambda one, *_, **__: outcome(one))
-    assert clinic("run", "--no-oracle") == 0
-    said = capsys.readouterr().out
-    assert "2 cases, 0 known, about 12 s to go" in said
-    assert "[1/2] - c0070 sync-checkpoint -> saturated" in said
-    assert "[2/2] - c0080" in said
-    monkeypatch.setattr(EXAMINE, lambda one, *_, **__: outcome(one, error="fell over"))
-    assert clinic("run", "--no-oracle") == FAILED
-    assert "c0070 failed: fell over" in capsys.readouterr().out
-
-
-def test_ctrl_c_ends_it_and_starts_nothing_more(case, tmp_path, monkeypatch, capsys):
-    begun = []
-
-    def stopped(one, *_, **__):
-        begun.append(one.id)
-        raise KeyboardInterrupt
-
-    several = [msgspec.structs.replace(case, id=f"c{number:04}") for number in range(20)]
-    clinic = clinic_on(case, monkeypatch, tmp_path)
-    monkeypatch.setattr(CHOSEN, lambda *_: several)
-    monkeypatch.setattr(EXAMINE, stopped)
-    assert clinic("run", "--no-oracle") == app.STOPPED
-    assert "the same words go on" in capsys.readouterr().err
-    assert len(begun) < 20
-
-
 def test_what_is_typed(case):
     options = {"workers": 2, "keep": True, "off": False, "$OMP_NUM_THREADS": 4, "@ranks": 2}
     words = command(options, "gpu", 3.0, "steps")
@@ -189,38 +139,6 @@ def test_what_is_typed(case):
     assert environment({})["OMP_NUM_THREADS"] == "1"
     assert "--seconds" not in command(options, "cpu", 3.0, "whole")
     assert command({"@cores": 1}, "cpu", 3.0, "steps")[:2] == ["taskset", "-c"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["list", "--cases", "nothing"], "no case begins with 'nothing'"),
-        (["list", "--cases", "c1010"], "c1010 is not of mode cpu; try --mode emulated"),
-        (["list", "--mode", "gpu"], "there is no case of mode gpu yet"),
-        (["list", "--fixed-subset", "--mode", "recorded"], "is not of mode recorded"),
-        (["run", "--results", __file__], "is not a folder"),
-        (["run", "--lock", "/nowhere/at/all"], "--lock /nowhere/at/all is not a file in a folder"),
-        (["run", "--write", "/nowhere/page.md"], "--write /nowhere/page.md is not a file"),
-    ],
-)
-def test_what_cannot_be_done_is_said_in_one_line(words, said, capsys, monkeypatch):
-    monkeypatch.setattr(EXAMINE, lambda *_, **__: pytest.fail("it was run"))
-    assert app.main(words) == app.USAGE
-    told = capsys.readouterr().err
-    assert told.startswith("clinic: ")
-    assert said in told
-    assert told.count("\n") == 1
-
-
-def test_all_is_every_mode_without_a_gpu(capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("WHYIDLE_TRACES", str(tmp_path))
-    assert app.main(["list", "--mode", "all"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(cases())
-    monkeypatch.setenv("WHYIDLE_TRACES", str(tmp_path / "nowhere"))
-    assert app.main(["list", "--mode", "all"]) == 0
-    told = capsys.readouterr()
-    assert "recordings are left out" in told.err
-    assert len(told.out.splitlines()) == len([c for c in cases() if not c.recording])
 
 
 def _outcomes(case):

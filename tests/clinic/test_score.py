@@ -10,14 +10,9 @@ from clinic.outcome import Evidence, Gain, Named, Outcome
 from clinic.page.picture import matrix
 from clinic.page.report import page
 from clinic.rivals import (
-    data_wait,
-    every_safe_fix,
-    icse,
-    longest_self_time,
-    nothing,
     product,
 )
-from clinic.score import forecasting, marks, quantile, score
+from clinic.score import forecasting, marks, score
 from whyidle.model.buckets import BUCKETS
 
 FAMILIES = {
@@ -99,12 +94,6 @@ def test_without_a_finding_the_phase_still_counts():
     job = case("dataloader-no-workers")
     assert mark(job, outcome(seen=evidence(loader=0.4))).bucket1
     assert not mark(job, outcome(seen=evidence(gc=0.4))).bucket1
-
-
-def test_fourth_place_is_not_among_three():
-    others = [finding(name) for name in ("python-gc-pauses", "unfused-optimizer")]
-    others.append(finding("dataloader-no-workers"))
-    assert not mark(case("sync-checkpoint"), outcome(*others, finding("sync-checkpoint"))).top3
 
 
 def test_what_gains_too_little_is_a_decoy_and_naming_it_an_alarm():
@@ -232,19 +221,6 @@ def test_predictions_are_compared_with_what_was_measured():
     assert forecasting([]) is None
 
 
-def test_quantiles_are_as_everybodys():
-    assert quantile([1.0, 2.0, 3.0, 4.0], 0.9) == pytest.approx(3.7)
-    assert quantile([5.0], 0.9) == 5.0
-
-
-def test_cost():
-    pairs = [(case("sync-checkpoint"), outcome(watched_rate=60.0, overhead_ratio=0.002))]
-    found = score(pairs)  # alone: the median of 100 and 50
-    assert found.overhead == pytest.approx(0.25)
-    assert found.overhead_ratio == 0.002
-    assert found.noise == pytest.approx(1.0)  # the sick job alone: 100 and 50
-
-
 def test_attribution_is_held_against_the_device():
     truth = dict.fromkeys(BUCKETS, 0.0) | {"compute": 0.5, "input": 0.5}
     assert attribution_error(outcome(truth=truth, seen=evidence(loader=0.42))) == pytest.approx(
@@ -295,44 +271,6 @@ def test_harm_is_a_cure_that_was_promised_to_help_and_did_not():
     assert (remark.advised, remark.harmed) == (0, 0)  # nothing was promised
     other = score([(job, outcome(finding("python-gc-pauses"), gain=0.9))])
     assert other.advised == 0  # what it would bring was not measured
-
-
-LOADER = {"workers": 0, "pinned": False, "persistent": False, "batch_size": 4}
-
-
-def causes_of(opinion):
-    return [guess.cause for guess in opinion.guesses]
-
-
-def test_rivals_do_what_they_say():
-    waiting = outcome(seen=evidence(loader=0.3, gc=0.2, loaders=[LOADER]))
-    assert causes_of(nothing(waiting)) == []
-    assert causes_of(data_wait(waiting)) == ["dataloader-no-workers"]
-    assert data_wait(waiting).guesses[0].speedup == pytest.approx(1 / 0.7)
-    assert causes_of(data_wait(outcome(seen=evidence(loader=0.1)))) == []
-    assert causes_of(longest_self_time(waiting)) == ["dataloader-no-workers", "python-gc-pauses"]
-    assert causes_of(longest_self_time(outcome(seen=evidence(gc=0.04)))) == []
-    assert causes_of(icse(outcome(seen=evidence(gc=0.6)))) == ["batch-too-small"]
-    assert causes_of(icse(outcome(seen=evidence(gc=0.4)))) == []
-    full = outcome(seen=evidence("emulated", [LOADER], memory=0.9))
-    assert causes_of(icse(full)) == ["memory-capacity-bound", "pageable-h2d-copy"]
-
-
-def test_the_check_list_wants_everything_that_could_be_set():
-    settings = {
-        "optimizer": {"fused": None},
-        "switches": {"gc_threshold": [700, 10, 10], "num_threads": 1},
-        "saves": [{}],
-    }
-    came = outcome(seen=evidence(loaders=[LOADER], settings=settings))
-    named = causes_of(every_safe_fix(came))
-    assert named == [
-        "dataloader-no-workers", "unfused-optimizer", "sync-checkpoint", "python-gc-pauses",
-    ]  # fmt: skip
-    reached = judge(case("python-gc-pauses"), came, every_safe_fix(came)).reached
-    assert reached == 1.0  # it does all of it
-    assert judge(case("python-gc-pauses"), came, product(came)).reached == 0.0
-    assert judge(case(kind="healthy"), came, every_safe_fix(came)).alarm
 
 
 def test_the_page_and_the_picture_hold_the_numbers():

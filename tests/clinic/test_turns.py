@@ -1,25 +1,19 @@
 """What runs beside what, how it is stopped, and how long all of it took."""
 
-import threading
-import time
-
 import msgspec
 import pytest
 from sheets import sheet
 
 import clinic.launch
 import clinic.runs
-from clinic import app, examine
+from clinic import examine
 from clinic.card import cases
-from clinic.launch import StoppedError
-from clinic.outcome import Outcome, Results
-from clinic.times import JobError, Times
+from clinic.outcome import Outcome
+from clinic.times import Times
 from clinic.turns import turns
 
 pytestmark = pytest.mark.real_processes("jobs wait for each other in processes of their own")
 
-CHOSEN, EXAMINE = "clinic.verbs._chosen.cases", "clinic.verbs.run.examine"
-"""where the command line has them from"""
 HABIT = 'sick = { rest = 2 }\ncured = { rest = 1 }\nfix = "rest less"'
 
 
@@ -55,102 +49,6 @@ def test_only_idle_hosts_run_beside_each_other(case):
     assert sorted(one.id for turn in found for one, _ in turn) == sorted(
         one.id for one, _ in [*told, *busy, *awake, *asleep]
     )
-
-
-def test_the_order_is_drawn_and_always_the_same(case):
-    jobs = [(one, "cpu") for one in several(case, 20)]
-    names = [one.id for turn in turns(jobs, 3) for one, _ in turn]
-    assert names != sorted(names)
-    assert names == [one.id for turn in turns(jobs[::-1], 1) for one, _ in turn]
-
-
-@pytest.mark.parametrize(("beside", "most"), [(True, 3), (False, 1)])
-def test_so_many_run_at_a_time(case, tmp_path, monkeypatch, beside, most):
-    now, seen = [], []
-
-    def busy(one, *_, **__):
-        now.append(one)
-        seen.append(len(now))
-        time.sleep(0.05)
-        now.remove(one)
-        return outcome(one, "emulated")
-
-    jobs = several(case, 6, modes=("emulated",), beside=beside)
-    monkeypatch.setattr(CHOSEN, lambda *_: jobs)
-    monkeypatch.setattr(EXAMINE, busy)
-    words = ["run", "--mode", "emulated", "--jobs", "3", "--no-oracle"]
-    lock = tmp_path / "lock"
-    assert app.main([*words, "--results", str(tmp_path / "kept"), "--lock", str(lock)]) == 0
-    assert max(seen) == most
-    assert len(seen) == 6
-
-
-def test_who_stops_it_finds_the_page_of_what_is_done(case, tmp_path, monkeypatch, capsys):
-    done = []
-
-    def stopped(one, *_, **__):
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(one.id)
-        return outcome(one)
-
-    monkeypatch.setattr(CHOSEN, lambda *_: several(case, 5))
-    monkeypatch.setattr(EXAMINE, stopped)
-    written = tmp_path / "page.md"
-    words = ["run", "--no-oracle", "--results", str(tmp_path), "--write", str(written)]
-    assert app.main(words) == app.STOPPED
-    said = written.read_text()
-    assert "**3 more cases of this mode were not run.**" in said
-    assert all(f"| {name} | job |" in said for name in done)
-
-
-def test_whoever_leaves_early_ends_what_runs(case, tmp_path):
-    (tmp_path / "job.py").write_text("import time; time.sleep(60)")
-    came = []
-
-    def timed():
-        try:
-            clinic.runs.alone(case, case.arm(), "cpu")
-        except (StoppedError, JobError) as error:
-            came.append(error)
-
-    def left():
-        with clinic.launch.stoppable():
-            one.start()
-            raise KeyboardInterrupt
-
-    one = threading.Thread(target=timed)
-    with pytest.raises(KeyboardInterrupt):
-        left()
-    one.join(10)
-    assert [type(error) for error in came] == [StoppedError]
-    with pytest.raises(StoppedError):  # and nothing more begins
-        clinic.runs.alone(case, case.arm(), "cpu")
-    (tmp_path / "job.py").write_text("")
-    with clinic.launch.stoppable(), pytest.raises(JobError, match="no times"):
-        clinic.runs.alone(case, case.arm(), "cpu")
-
-
-def test_a_job_that_was_stopped_leaves_no_outcome(case, tmp_path, monkeypatch):
-    def stopped(*_):
-        raise StoppedError
-
-    monkeypatch.setattr(examine, "_seen", stopped)
-    with pytest.raises(StoppedError):
-        examine.examine(case, "cpu", Results(tmp_path / "kept"), oracle=True)
-    assert not list(tmp_path.glob("kept/**/*.json"))
-
-
-def test_an_arm_is_over_when_it_has_told_its_times(case, tmp_path):
-    (tmp_path / "job.py").write_text(
-        "import json, sys, time\n"
-        "with open(sys.argv[sys.argv.index('--times') + 1], 'w') as file:\n"
-        "    json.dump({'begin': 0.0, 'marks': [1.0, 2.0, 3.0, 4.0], 'samples': 2}, file)\n"
-        "time.sleep(60)\n"
-    )
-    begin = time.monotonic()
-    assert clinic.runs.alone(case, case.arm(), "cpu").rate("steps") == pytest.approx(2.0)
-    assert time.monotonic() - begin < 20
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from clinic import warmed
-from clinic.times import JobError
 from clinic.typed import environment
 
 pytestmark = pytest.mark.real_processes("interpreters wait in the background")
@@ -84,22 +83,6 @@ def test_a_job_that_fails_has_its_status_and_says_why(begin, tmp_path, text, sta
     with begin("pass") as again:
         assert again.wait() == 0
     assert again is one
-
-
-def died(begin):
-    with begin("import time; time.sleep(9)") as one:
-        one._process.kill()
-        one.wait()
-
-
-def test_an_interpreter_that_died_says_so(begin):
-    with begin("pass") as one:
-        one.wait()
-    with pytest.raises(JobError, match="warm interpreter"):
-        died(begin)
-    with begin("pass") as again:
-        assert again.wait() == 0
-    assert again is not one
 
 
 def test_nobody_is_left_behind(tmp_path, light):

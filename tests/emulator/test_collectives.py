@@ -39,29 +39,6 @@ dist.all_reduce(values)
 assert values[:2].tolist() == [3.0, 3.0]
 dist.barrier()
 """
-PARALLEL = """
-torch.manual_seed(0)
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4).to("emulated"))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for step in range(3):
-    torch.manual_seed(10 * step + rank)
-    loss = model(torch.randn(8, 4).to("emulated")).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-alone = torch.nn.Linear(4, 4)
-torch.manual_seed(0); alone.reset_parameters()
-for step in range(3):
-    alone.zero_grad()
-    for other in range(2):
-        torch.manual_seed(10 * step + other)
-        (alone(torch.randn(8, 4)).square().mean() / 2).backward()
-    with torch.no_grad():
-        for each in alone.parameters():
-            each -= 0.1 * each.grad
-for here, there in zip(model.parameters(), alone.parameters()):
-    torch.testing.assert_close(here.detach().cpu(), there.detach())
-"""
 
 
 ABORTED = "terminate called without an active exception"
@@ -115,8 +92,3 @@ def test_the_early_rank_waits_on_its_device_for_the_late_one(tmp_path: Path):
     assert early[1] == late[1]
     assert late[1] - late[0] == 10_000_000  # a megabyte, twice times a half, at 100 MB/s
     assert early[0] < late[0]
-
-
-def test_distributed_data_parallel_trains_as_one(tmp_path: Path):
-    truths = together(PARALLEL, tmp_path)
-    assert all(len(exchanges(truth)) >= 3 for truth in truths)

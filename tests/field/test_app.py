@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from field.app import FAILED, main
+from field.app import main
 from field.measure import THREAD_CLOCK
 from field.processes import JobError, run_job
-from field.watch import Outcome, Outcomes, Said, explain_again
+from field.watch import Outcome, Outcomes, Said
 
 
 def test_a_report_of_kept_outcomes_is_printed(tmp_path, capsys):
@@ -27,21 +27,6 @@ def test_a_report_of_kept_outcomes_is_printed(tmp_path, capsys):
     page = capsys.readouterr().out
     assert "1 outcomes are of another version" in page
     assert "| norms_every_step |" in page
-
-
-def test_without_a_recording_nothing_is_explained_again(tmp_path, capsys):
-    with pytest.raises(JobError, match="no recording"):
-        explain_again("norms_every_step", tmp_path)
-    words = ["run", "--explain", "--job", "norms_every_step", "--results", str(tmp_path)]
-    assert main(words) == FAILED
-    assert "FAILED: no recording is kept" in capsys.readouterr().out
-
-
-def test_a_script_is_run_and_its_numbers_read(tmp_path):
-    (tmp_path / "job.py").write_text("print('loss', 0.5)\nprint('took 1.25 s')\n", "utf-8")
-    run = run_job([sys.executable, "job.py"], tmp_path)
-    assert (run.loop_s, run.results) == (1.25, (0.5,))
-    assert run.whole_s > 0
 
 
 def test_a_script_that_fails_is_an_error_with_its_words(tmp_path):

@@ -1,6 +1,6 @@
 """What automatic fixes did to jobs, and its table."""
 
-from field.fixes import Fixed, FixedJobs, Trial
+from field.fixes import Fixed, Trial
 from field.page import render_page
 from field.truth import Job
 
@@ -16,13 +16,6 @@ def fixed(*trials, edit=""):
 def test_kept_fixes_multiply_and_others_do_not_count():
     assert fixed(KEPT, NEXT, DROPPED).speedup == 2.0
     assert fixed(DROPPED).speedup == 1.0
-
-
-def test_results_are_kept(tmp_path):
-    results = FixedJobs(tmp_path)
-    assert results.load("a") is None
-    results.save(fixed(KEPT, edit="x"))
-    assert results.load("a") == fixed(KEPT, edit="x")
 
 
 def test_the_table_has_steps_before_the_first_and_after_the_last_kept_fix():

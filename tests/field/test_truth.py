@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from field.measure import agree
-from field.processes import read_output, scratch_folder, split_command
+from field.processes import scratch_folder, split_command
 from field.truth import (
     CURED,
     JOBS,
@@ -59,12 +59,6 @@ def test_the_halves_are_those_that_the_seed_draws():
     assert draw_halves(TRUTH) == TRUTH
 
 
-def test_another_seed_draws_other_halves():
-    other = draw_halves(TRUTH, 1)
-    assert other != TRUTH
-    assert all(other[name].half == "known" for name, job in TRUTH.items() if job.half == "known")
-
-
 def job(**changes):
     plain = Job(half="open", source="s", kind="k", command="python norms_every_step.py", place="x")
     return msgspec.structs.replace(plain, **changes)
@@ -98,12 +92,6 @@ def test_an_unknown_key_is_an_error(tmp_path):
     (tmp_path / "truth.toml").write_text("[a]\ngian = 1\n", "utf-8")
     with pytest.raises(TruthError, match=r"truth\.toml"):
         read_truth(tmp_path / "truth.toml")
-
-
-def test_output_is_seconds_and_the_numbers_before():
-    text = "step 10\nresult 0.5 -3e-2\n\ntook 4.25 s\n"
-    assert read_output(text) == (4.25, (0.5, -0.03))
-    assert read_output("nothing") == (None, ())
 
 
 def test_results_agree_within_rounding():

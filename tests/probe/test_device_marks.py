@@ -22,7 +22,7 @@ from whyidle.testing.builder import ms, us
 from whyidle.testing.recorded_job import RecordedJob
 
 LINE = "/job/train.py(30): train"
-STEPS = 800
+STEPS = 400
 HOST = us(8)
 """what launching a kernel takes"""
 

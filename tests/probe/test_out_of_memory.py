@@ -8,6 +8,7 @@ import weakref
 
 import pytest
 import standin
+from own_sgd import OWN_SGD
 
 from whyidle.__main__ import main
 from whyidle.probe.frameworks.torch import out_of_memory
@@ -22,12 +23,12 @@ CUDA = (
 )
 
 
-LIMITED = """
-import resource, sys, torch
-from torch import nn
+LIMITED = f"""
+import resource, sys
+{OWN_SGD}from torch import nn
 torch.set_num_threads(1)
 model = nn.Sequential(nn.Linear(3000, 3000), nn.ReLU(), nn.Linear(3000, 10), nn.ReLU())
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
+optimizer = SGD(model.parameters(), 0.1)
 for step in range(4):
     size = 64 if step < 3 else int(sys.argv[1])
     images = torch.ones(size, 3000)

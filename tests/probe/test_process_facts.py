@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import standin
+from own_sgd import OWN_SGD
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -25,17 +26,16 @@ def test_a_switch_that_cannot_be_asked_costs_no_other(monkeypatch):
     assert faults == [("switch deterministic", "division by zero")]
 
 
-UNASKED = """
+UNASKED = f"""
 import sys
-import torch
-def available():
+{OWN_SGD}def available():
     raise SystemExit("CUDA was asked before the job chose its devices")
 torch.cuda.is_available = available
 from whyidle.probe.core.session import Session
 from whyidle.probe.frameworks.torch.adapter import Adapter
 own = Session(sys.argv[1], Adapter()).events
 net = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+optimizer = SGD(net.parameters(), lr=0.1)
 for _ in range(3):
     net(torch.ones(2, 4)).sum().backward()
     optimizer.step()

@@ -24,13 +24,29 @@ def name_of(path):
     return path.name.removesuffix(".pt.trace.json.gz")
 
 
-@pytest.fixture(params=FILES, ids=name_of)
-def real(request):
-    return kineto.load(request.param)
+EXPECTED = {
+    "aot_ddp_v100_rank1of2": ("cuda", 1, 2),
+    "dlrm_a100_rank3of8": ("cuda", 3, 8),
+    "flux_mi300x_cudagraphs": ("rocm", 0, 1),
+    "mi210_gpu_only": ("rocm", None, None),
+    "odd_cpu_only_gloo_rank34": ("cpu", 34, 300),
+    "odd_cupti_profiler_mode": ("cuda", 0, None),
+    "odd_no_gpu_events": ("cuda", 0, None),
+    "odd_tiny_tb_plugin": ("cuda", None, None),
+    "resnet50_v100_workers0_a": ("cuda", None, None),
+    "shampoo_dlrm_rank1of128": ("cuda", 1, 128),
+    "toy_mi250_rocm62": ("rocm", None, None),
+    "toy_mi350x": ("rocm", None, None),
+}
+"""device, rank and number of ranks"""
 
 
-def test_read_whole_and_valid(real):
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_read_whole_and_valid(path):
+    real = kineto.load(path)
     check(real)
+    told = (real.info.kind, real.rank, real.world_size)
+    assert told == EXPECTED.get(name_of(path), told)
     assert (real.source.lost, real.cut) == (None, False)
     assert 1_600_000_000 < real.base_ns / 1e9 < 1_800_000_000
     assert real.source.events > 200
@@ -54,28 +70,6 @@ def test_the_columns_are_the_documents(path):
 
 def _ns(microseconds):
     return int((Decimal(microseconds) * 1000).to_integral_value())
-
-
-EXPECTED = {
-    "aot_ddp_v100_rank1of2": ("cuda", 1, 2),
-    "dlrm_a100_rank3of8": ("cuda", 3, 8),
-    "flux_mi300x_cudagraphs": ("rocm", 0, 1),
-    "mi210_gpu_only": ("rocm", None, None),
-    "odd_cpu_only_gloo_rank34": ("cpu", 34, 300),
-    "odd_cupti_profiler_mode": ("cuda", 0, None),
-    "odd_no_gpu_events": ("cuda", 0, None),
-    "odd_tiny_tb_plugin": ("cuda", None, None),
-    "resnet50_v100_workers0_a": ("cuda", None, None),
-    "shampoo_dlrm_rank1of128": ("cuda", 1, 128),
-    "toy_mi250_rocm62": ("rocm", None, None),
-    "toy_mi350x": ("rocm", None, None),
-}
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_device_and_rank(name):
-    found = kineto.load(REAL / "kineto" / f"{name}.pt.trace.json.gz")
-    assert (found.info.kind, found.rank, found.world_size) == EXPECTED[name]
 
 
 def test_the_two_ranks_of_one_job_share_a_clock():

@@ -4,11 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
-from bench.gpu import page, stage
 from bench.gpu.stage import Item, SkippedError, Stage, StageResult, run_stage
 from bench.gpu.target import ROOT, Target
 
@@ -52,39 +49,6 @@ def test_a_runner_that_was_killed_goes_on_where_it_was(tmp_path):
     assert [row["result"]["answer"] for row in result.items.values()] == [1, 2, 3]
 
 
-ORPHANS = """
-import os, signal, sys
-from pathlib import Path
-from threading import Timer
-from bench.gpu.job_run import run_command
-Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
-words = ["sh", "-c", "setsid sleep 300 & echo $$ > started; setsid sleep 300"]
-run_command(words, Path(sys.argv[1]), os.environ, 60)
-"""
-
-
-def test_jobs_end_with_a_runner_that_was_killed(tmp_path):
-    words = [sys.executable, "-c", ORPHANS, str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ORPHAN_OF": str(tmp_path)}
-    done = subprocess.run(words, env=environment, timeout=60, check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert (tmp_path / "started").exists()
-    end = time.monotonic() + 20
-    while (left := list_marked(f"ORPHAN_OF={tmp_path}")) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not left
-
-
-def list_marked(mark):
-    """Processes with this in their environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if mark.encode() in path.read_bytes():
-                found.append(path.parent.name)
-    return found
-
-
 def test_an_item_that_fails_does_not_end_the_others_and_is_run_again(tmp_path):
     result, _ = run_here(make_stage(lambda: 1 // 0), tmp_path)
     assert [row["status"] for row in result.items.values()] == ["done", "failed", "done"]
@@ -110,21 +74,7 @@ def test_nothing_is_begun_that_takes_longer_than_what_is_left(tmp_path):
     assert all("not begun, needs about 1 s" in line for line in lines)
 
 
-def test_only_the_named_item_is_run(tmp_path):
-    result, _ = run_here(make_stage(lambda: 1 // 0), tmp_path, only="third")
-    assert list(result.items) == ["third"]
-
-
 def test_results_of_another_device_are_not_taken_over(tmp_path):
     run_here(make_stage(dict), tmp_path)
     gpu = Target("cuda", "NVIDIA H100", 10.0)
     assert StageResult.load("doctor", gpu, tmp_path).items == {}
-
-
-def test_the_page_of_a_rehearsal_says_so_of_every_stage(tmp_path):
-    page.write_page(tmp_path, EMULATED)
-    text = (tmp_path / page.NAME).read_text(encoding="utf-8")
-    headings = [line for line in text.splitlines() if line.startswith("## ")]
-    assert "**Rehearsal.**" in text
-    assert len(headings) == len(stage.NAMES)
-    assert all(heading.endswith("(emulated)") for heading in headings)

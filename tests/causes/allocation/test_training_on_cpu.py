@@ -36,10 +36,6 @@ def test_matrix_products_that_are_no_launches_run_on_the_cpu():
     assert judge("training-on-cpu", job("aten::add", host=ms(400))) is None
 
 
-def test_a_gpu_that_works_is_used():
-    assert judge("training-on-cpu", job("aten::mkldnn_convolution", kernels=True)) is None
-
-
 CONVOLUTION = "aten::mkldnn_convolution"
 PAIRS = {
     "training-on-cpu": Pair(

@@ -53,7 +53,6 @@ def test_the_prediction_holds_the_larger_batch(loader, most):
 @pytest.mark.parametrize(
     "job",
     [
-        pytest.param(lambda: forward(4096), id="a device that is full"),
         pytest.param(lambda: forward(8, memory=60), id="memory that is full"),
         pytest.param(lambda: forward(8, loader=2000), id="loading, which takes most of the step"),
         pytest.param(lambda: forward(8, shapes=False), id="no shapes"),

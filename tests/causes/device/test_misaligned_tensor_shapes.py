@@ -39,7 +39,6 @@ def test_the_prediction_holds_the_twin(ratio):
 @pytest.mark.parametrize(
     "job",
     [
-        pytest.param(lambda: train(EVEN), id="aligned"),
         pytest.param(lambda: train(SIMT), id="vector units have no alignment to miss"),
         pytest.param(lambda: train(softmax=True), id="attention has its own cause"),
         pytest.param(lambda: train(length=3, host=200), id="host is the bottleneck"),

@@ -59,10 +59,6 @@ def test_a_classifier_is_not_attention():
     assert judge(CAUSE, train(product="aten::addmm", shapes=False)) is None
 
 
-def test_silent_where_it_is_fused():
-    assert judge(CAUSE, train(fused=2000)) is None
-
-
 def test_what_pytorchs_own_attention_calls_is_not_written_out_by_the_user():
     assert judge(CAUSE, train(asked="aten::_scaled_dot_product_attention_math")) is None
 

@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from cured_twins import covers
+from cured_twins import covers, judge
 from watched_run import add_facts
-from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo
 from whyidle.readers import kineto
-from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -37,17 +35,9 @@ def train(kind="written out", *, product="aten::bmm", softmax="aten::_softmax", 
     return replace(job.timeline(), info=DeviceInfo())
 
 
-def judge(timeline):
-    declared = catalog.load_causes()[CAUSE]
-    proof = contracts.run_cause(declared, [timeline])
-    if proof is not None:
-        contracts.check_proof(declared, proof)
-    return proof
-
-
 def test_the_prediction_covers_the_twin():
     sick, cured = Facts(train()), Facts(train("fused"))
-    proof = judge(train())
+    proof = judge(CAUSE, train())
     assert covers(proof, sick.step_s / cured.step_s)
     assert proof.high < 10 / 15  # the projection stays
     values = {row.quantity: row.value for row in proof.evidence}
@@ -67,7 +57,7 @@ def test_a_softmax_of_which_only_the_gradient_is_found_is_one():
                 job.op("aten::bmm", host=us(1000))
     values = {
         each.quantity: each.value
-        for each in judge(replace(job.timeline(), info=DeviceInfo())).evidence
+        for each in judge(CAUSE, replace(job.timeline(), info=DeviceInfo())).evidence
     }
     assert values["softmaxes between two products, per step"] == 1
 
@@ -78,7 +68,7 @@ def test_a_bias_that_is_looked_up_by_position_lies_between_the_products():
         with job.step():
             for name in ("aten::bmm", "aten::index", "aten::add", "aten::_softmax", "aten::bmm"):
                 job.op(name, host=us(1000))
-    assert judge(replace(job.timeline(), info=DeviceInfo())) is not None
+    assert judge(CAUSE, replace(job.timeline(), info=DeviceInfo())) is not None
 
 
 @pytest.mark.parametrize(
@@ -92,7 +82,7 @@ def test_a_bias_that_is_looked_up_by_position_lies_between_the_products():
     ids=["fused", "products of no batch", "a classifier's", "hardly worth it"],
 )
 def test_near_misses(timeline):
-    found = judge(timeline)
+    found = judge(CAUSE, timeline)
     assert found is None or found.predicted.speedup < 1.03
 
 
@@ -107,7 +97,7 @@ def test_pytorchs_own_attention_with_dropout_is_not_the_users(tmp_path, written)
                 tensors = [torch.randn(2, 4, 128, 32, requires_grad=True) for _ in range(3)]
                 attend(*tensors, dropout_p=0.1).square().sum().backward()
     recorded.export_chrome_trace(str(tmp_path / "recorded.json"))
-    found = judge(replace(kineto.load(tmp_path / "recorded.json"), info=DeviceInfo()))
+    found = judge(CAUSE, replace(kineto.load(tmp_path / "recorded.json"), info=DeviceInfo()))
     assert (found is not None) == written
 
 
@@ -117,28 +107,26 @@ def _by_hand(query, key, value, dropout_p):
     return torch.nn.functional.dropout(weights, dropout_p) @ value
 
 
+def with_burst(live, timeline, **entry):
+    """The finding of a watched run of which this was recorded in between, if there is one."""
+    told = {"file": "b", "state": "recorded", "step": 1, "steps": 6, "cost_s": 0.1, "window": "b"}
+    run = live.timeline()
+    seen = replace(timeline, info=DeviceInfo(), process=run.process)
+    bursts = (add_facts(seen, {"burst": told | entry}),)
+    found = diagnose_job([replace(run, bursts=bursts)]).findings
+    return next((one for one in found if one.cause == CAUSE), None)
+
+
 def test_a_watched_job_is_judged_by_its_burst_and_not_at_all_without_one():
     job = RecordedJob()
     for _ in range(6):
         job.work("/job/train.py(20): main", ms(20))
         job.backward("/job/train.py(21): main", ms(20))
         job.step("/job/train.py(22): main", ms(2))
-    live = job.timeline()
-    missed = {one.cause: one.missing for one in diagnose_job([live]).abstentions}
+    missed = {one.cause: one.missing for one in diagnose_job([job.timeline()]).abstentions}
     assert CAUSE in missed
-    entry = {
-        "file": "1.burst-1.json",
-        "state": "recorded",
-        "step": 2,
-        "steps": 6,
-        "cost_s": 0.1,
-    }
-    burst = add_facts(
-        replace(train(), process=live.process), {"burst": {**entry, "window": "burst"}}
-    )
-    seen = diagnose_job([replace(live, bursts=(burst,))])
-    (found,) = [one for one in seen.findings if one.cause == CAUSE]
-    assert {one.window for one in found.evidence} == {"burst"}
+    found = with_burst(job, train(), step=2)
+    assert {one.window for one in found.evidence} == {"b"}
 
 
 def test_the_line_is_one_at_which_the_run_was_looked_at_meanwhile():
@@ -154,21 +142,7 @@ def test_the_line_is_one_at_which_the_run_was_looked_at_meanwhile():
             with job.span("Optimizer.step#SGD.step"):
                 job.quiet(ms(2))
             live.step("/job/train.py(5): main", ms(2))
-    entry = {
-        "file": "b",
-        "state": "recorded",
-        "step": 1,
-        "steps": 6,
-        "cost_s": 0.1,
-        "window": "b",
-    }
-    entry |= {"begin": begin, "end": live.now}
-    run = live.timeline()
-    burst = add_facts(
-        replace(job.timeline(), info=DeviceInfo(), process=run.process), {"burst": entry}
-    )
-    seen = diagnose_job([replace(run, bursts=(burst,))])
-    (found,) = [one for one in seen.findings if one.cause == CAUSE]
+    found = with_burst(live, job.timeline(), begin=begin, end=live.now)
     assert [place.line for place in found.where] == [7]
 
 
@@ -192,18 +166,7 @@ def test_what_a_library_wrote_out_can_be_switched(library):
     for _ in range(6):
         live.work(f"{SWITCHES[library]}/job/model.py(7): attend;/job/train.py(3): main", ms(30))
         live.step("/job/train.py(5): main", ms(2))
-    entry = {
-        "file": "b",
-        "state": "recorded",
-        "step": 1,
-        "steps": 6,
-        "cost_s": 0.1,
-        "window": "b",
-    }
-    run = live.timeline()
-    burst = add_facts(replace(train(), process=run.process), {"burst": entry})
-    seen = diagnose_job([replace(run, bursts=(burst,))])
-    (found,) = [one for one in seen.findings if one.cause == CAUSE]
+    found = with_burst(live, train())
     assert [place.line for place in found.where] == [7]
     (fix,) = [one for one in found.fixes if one.fix == "sdpa-attention"]
     assert not fix.automatic
@@ -228,20 +191,7 @@ def test_a_softmax_that_the_run_was_seen_in_need_not_be_that_of_attention():
             layer(job, "aten::_softmax", times=5)
             job.op("aten::addmm", host=ms(2))
             job.op("aten::_softmax", host=ms(1))
-    entry = {
-        "file": "b",
-        "state": "recorded",
-        "step": 1,
-        "steps": 6,
-        "cost_s": 0.1,
-        "window": "b",
-    }
-    run = live.timeline()
-    burst = add_facts(
-        replace(job.timeline(), info=DeviceInfo(), process=run.process), {"burst": entry}
-    )
-    seen = diagnose_job([replace(run, bursts=(burst,))])
-    (found,) = [one for one in seen.findings if one.cause == CAUSE]
+    found = with_burst(live, job.timeline())
     assert found.where == []
 
 

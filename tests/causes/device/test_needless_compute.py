@@ -51,10 +51,6 @@ def test_without_recorded_memory_it_is_less_sure():
     assert unsure.confidence < 0.5 < sure.confidence
 
 
-def test_silent_where_memory_is_short():
-    assert judge(CAUSE, train(memory=70)) is None
-
-
 def test_silent_without_recomputation():
     assert judge(CAUSE, train(again=False, memory=20)) is None
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cured_twins import covers
+from cured_twins import covers, judge
 from watched_run import loader_facts
 from whyidle import catalog
 from whyidle.model.loader_tables import PADDING, Loading
-from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
 
+CAUSE = "padding-waste"
 LOOP = "/job/train.py(20): <module>"
 ROWS = 16
 COLLATE = {"collating": "/job/data.py(8): collate", "making": None, "asked": "/job/train.py(20): f"}
@@ -58,14 +58,6 @@ def train(spread, cost, *, steps=60, value=0, loader=True, passes=1, longest=400
     return replace(timeline, loading=loading), total / steps
 
 
-def judge(timeline):
-    cause = catalog.load_causes()["padding-waste"]
-    proof = contracts.run_cause(cause, [timeline])
-    if proof is not None:
-        contracts.check_proof(cause, proof)
-    return proof
-
-
 def all_positions(real, total):
     return total / 200
 
@@ -81,7 +73,7 @@ def neither(real, total):
 def test_the_prediction_covers_a_step_without_padding():
     sick, slow = train(0.9, all_positions)
     _, fast = train(0.9, real_positions)
-    proof = judge(sick)
+    proof = judge(CAUSE, sick)
     assert proof
     assert proof.confidence > 0.8
     assert proof.low > 0.2
@@ -92,14 +84,14 @@ def test_the_prediction_covers_a_step_without_padding():
 @pytest.mark.parametrize("cost", [real_positions, neither])
 def test_a_step_that_does_not_depend_on_padding_claims_little(cost):
     job, _ = train(0.9, cost)
-    proof = judge(job)
+    proof = judge(CAUSE, job)
     assert proof is None or proof.high < 0.05
 
 
 def test_without_a_loader_the_model_s_own_ids_tell_it():
     sick, slow = train(0.9, all_positions, loader=False)
     _, fast = train(0.9, real_positions, loader=False)
-    proof = judge(sick)
+    proof = judge(CAUSE, sick)
     assert proof
     assert proof.low > 0.2
     assert covers(proof, slow / fast)
@@ -108,20 +100,15 @@ def test_without_a_loader_the_model_s_own_ids_tell_it():
 
 def test_without_a_loader_a_step_of_several_batches_is_fitted_to_none():
     job, _ = train(0.9, all_positions, loader=False, passes=2)
-    assert judge(job).low == 0.0
-
-
-def test_similar_lengths_are_left_alone():
-    job, _ = train(0.04, all_positions)
-    assert judge(job) is None
+    assert judge(CAUSE, job).low == 0.0
 
 
 def test_rounding_a_length_up_to_a_multiple_of_eight_is_no_waste():
     """Short rows: most of their padding is rounding, and it costs what all positions do."""
     short = {"spread": 0.04, "cost": all_positions, "longest": 60}
-    assert judge(train(**short, multiple=8)[0]) is None
-    assert judge(train(**short, multiple=8, told=1)[0]) is None
-    wasteful = judge(train(**short, multiple=24)[0])  # as a fixed maximum would be
+    assert judge(CAUSE, train(**short, multiple=8)[0]) is None
+    assert judge(CAUSE, train(**short, multiple=8, told=1)[0]) is None
+    wasteful = judge(CAUSE, train(**short, multiple=24)[0])  # as a fixed maximum would be
     assert wasteful
     assert wasteful.facts.beyond_longest > 0.5
 
@@ -129,7 +116,7 @@ def test_rounding_a_length_up_to_a_multiple_of_eight_is_no_waste():
 def test_steps_of_one_length_that_do_not_follow_what_is_real_pay_for_padding():
     sick, slow = train(0.9, all_positions, fixed=512)
     _, fast = train(0.9, real_positions)
-    proof = judge(sick)
+    proof = judge(CAUSE, sick)
     assert proof
     assert proof.low > 0.2
     assert proof.confidence > 0.8
@@ -139,30 +126,30 @@ def test_steps_of_one_length_that_do_not_follow_what_is_real_pay_for_padding():
     plans = catalog.load_fixes()
     assert plans["pad-to-longest"].decide(proof)
     longest, _ = train(0.9, all_positions)
-    assert plans["pad-to-longest"].decide(judge(longest)) is None
+    assert plans["pad-to-longest"].decide(judge(CAUSE, longest)) is None
 
 
 def test_the_optimizer_s_work_does_not_depend_on_padding():
     light, _ = train(0.9, all_positions, fixed=512)
     heavy, _ = train(0.9, all_positions, fixed=512, update=40)
-    assert judge(heavy).facts.expected < 0.7 * judge(light).facts.expected
+    assert judge(CAUSE, heavy).facts.expected < 0.7 * judge(CAUSE, light).facts.expected
 
 
 def test_work_on_padding_that_is_skipped_in_part_costs_that_much_less():
     full, _ = train(0.9, all_positions, fixed=512)
     sick, slow = train(0.9, lambda real, total: (real + 0.8 * (total - real)) / 200, fixed=512)
     _, fast = train(0.9, real_positions)
-    proof = judge(sick)
-    assert proof.facts.expected < 0.97 * judge(full).facts.expected
+    proof = judge(CAUSE, sick)
+    assert proof.facts.expected < 0.97 * judge(CAUSE, full).facts.expected
     assert covers(proof, slow / fast)
 
 
 def test_one_length_in_few_steps_may_be_skipped():
     """The more so where it is lengths that tell: recurrent layers take them to skip padding."""
     job, _ = train(0.9, all_positions, fixed=512, steps=8)
-    masks = judge(job)
+    masks = judge(CAUSE, job)
     job.loading.padding["told_by"] = 2
-    sizes = judge(job)
+    sizes = judge(CAUSE, job)
     for proof in (masks, sizes):
         assert proof.low == 0.0
         assert proof.confidence <= 0.5
@@ -171,32 +158,32 @@ def test_one_length_in_few_steps_may_be_skipped():
 
 def test_a_run_too_short_for_a_fit_is_no_warning():
     job, _ = train(0.9, all_positions, steps=8)
-    proof = judge(job)
+    proof = judge(CAUSE, job)
     assert proof
     assert proof.predicted.speedup == 1.0
 
 
 def test_one_length_for_all_but_the_step_follows_what_is_real():
     job, _ = train(0.9, real_positions, fixed=512)
-    assert judge(job) is None
+    assert judge(CAUSE, job) is None
 
 
 def test_rows_that_end_in_many_different_numbers_are_not_padded():
     job, _ = train(0.9, all_positions)
     table = job.loading.padding
     table["told_by"], table["value"] = 4, np.arange(len(table))
-    assert judge(job) is None
+    assert judge(CAUSE, job) is None
 
 
 def test_nothing_counted_is_an_abstention():
     job, _ = train(0.9, all_positions)
-    assert catalog.load_causes()["padding-waste"].missing_signals(
+    assert catalog.load_causes()[CAUSE].missing_signals(
         replace(job, loading=Loading()).available_signals() | {"device_time", "steady_steps"}
     ) == ["batch_padding"]
 
 
 PAIRS = {
-    "padding-waste": Pair(
+    CAUSE: Pair(
         sick=lambda: train(0.9, all_positions)[0],
         healthy=lambda: train(0.04, all_positions)[0],
     )

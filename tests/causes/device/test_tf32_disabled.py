@@ -49,7 +49,6 @@ def test_only_what_the_flops_take_shrinks_where_shapes_tell_it(reached):
 @pytest.mark.parametrize(
     "job",
     [
-        pytest.param(lambda: train((SGEMM, 900), (TF32, 5)), id="on: one product in TF32"),
         pytest.param(lambda: train(("gemv2T_kernel_val<int, float>", 900)), id="matrix by vector"),
         pytest.param(lambda: train((SGEMM, 5), host=100), id="host is the bottleneck"),
         pytest.param(

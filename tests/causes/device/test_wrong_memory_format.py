@@ -34,10 +34,6 @@ def test_silent_without_conversions():
     assert judge(CAUSE, train(conversions=False)) is None
 
 
-def test_a_transpose_that_the_model_asks_for_is_another_thing():
-    assert judge(CAUSE, train(operator="aten::contiguous")) is None
-
-
 @pytest.mark.parametrize("host", [800])
 def test_nothing_is_promised_while_the_host_is_the_bottleneck(host):
     assert judge(CAUSE, train(host=host)) is None

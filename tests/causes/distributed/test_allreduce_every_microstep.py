@@ -39,10 +39,6 @@ def test_four_exchanges_for_one_step():
     assert "first 3 of 4" in plan.summary
 
 
-def test_accumulation_without_exchange_is_right():
-    assert judge(CAUSE, job(4, exchanges=1)) is None
-
-
 def test_no_accumulation_no_finding():
     assert judge(CAUSE, job(1)) is None
 

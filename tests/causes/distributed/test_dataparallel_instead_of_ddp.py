@@ -35,10 +35,6 @@ def test_replicas_launched_in_turn():
     assert proof.high > 0.3
 
 
-def test_several_devices_without_scatter_and_gather_are_model_parallelism():
-    assert judge(CAUSE, job(4, marks=False)) is None
-
-
 def test_one_device_is_not_data_parallel():
     assert judge(CAUSE, job(1)) is None
 

@@ -77,10 +77,6 @@ def test_a_device_with_enough_to_do_does_not_notice():
     assert proof is None or proof.high < 0.03
 
 
-def test_without_ddp_nothing_is_said():
-    assert judge(CAUSE, job()) is None
-
-
 def watched(*, walk: float, told: dict[str, object], waits: tuple[float, ...] = ()) -> Timeline:
     """A rank whose device is the CPU, as the probe records it."""
     made = Builder(rank=0, world_size=2)

@@ -37,10 +37,6 @@ def test_a_proper_link_is_left_alone():
     assert judge_all(CAUSE, fleet(12.0)) is None
 
 
-def test_waiting_is_not_a_slow_link():
-    assert judge_all(CAUSE, fleet(12.0, late=20_000)) is None
-
-
 def test_between_machines_the_class_is_unknown():
     assert judge_all(CAUSE, fleet(2.0, hosts=("a", "b"))) is None
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cured_twins import covers
+from cured_twins import covers, judge
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.model.live.telemetry import Series, Telemetry
-from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -51,27 +50,23 @@ def reads(timeline, share, states):
     return Telemetry({f"state@{pid}": Series(time, value) for pid, value in found.items()}, {})
 
 
-def judge(cause, timelines):
-    return contracts.run_cause(catalog.load_causes()[cause], timelines)
-
-
 def test_the_stopped_rank_is_named_and_the_others_wait_for_it():
     sick = train()
-    proof = judge(CAUSE, sick)
+    proof = judge(CAUSE, *sick)
     assert proof.facts.rank == 1
     assert proof.where[0].rank == 1
     assert "The process of rank 1 is stopped" in proof.headline
     assert covers(proof, Facts(sick[0]).step_s / Facts(train(0.0)[0]).step_s, slack=0.05)
-    assert judge("late-rank", sick) is None
-    assert judge("rank-workload-imbalance", sick) is None
+    assert judge("late-rank", *sick) is None
+    assert judge("rank-workload-imbalance", *sick) is None
     plan = catalog.load_fixes()["replace-slow-device"].decide(proof)
     assert "what stops the process" in plan.summary
 
 
 def test_what_looks_like_the_exchange_of_a_stopped_rank_is_none():
     sick = train()
-    told = judge("exposed-gradient-comm", sick)
-    untold = judge("exposed-gradient-comm", [replace(each, telemetry=None) for each in sick])
+    told = judge("exposed-gradient-comm", *sick)
+    untold = judge("exposed-gradient-comm", *[replace(each, telemetry=None) for each in sick])
     assert untold.high > 0.2
     assert told is None or told.high < untold.high / 3
 
@@ -81,4 +76,4 @@ def test_what_looks_like_the_exchange_of_a_stopped_rank_is_none():
     ids=["sleeps", "runs", "both are stopped"],
 )  # fmt: skip
 def test_near_misses(states):
-    assert judge(CAUSE, train(states=states)) is None
+    assert judge(CAUSE, *train(states=states)) is None

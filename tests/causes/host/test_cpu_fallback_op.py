@@ -1,7 +1,7 @@
 import pytest
 
 from cured_twins import covers, judge, twin_speedup
-from imagined_jobs import healthy, synchronizing_job
+from imagined_jobs import synchronizing_job
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
 
@@ -65,10 +65,6 @@ def test_the_next_batch_after_results_were_read_is_no_fallback():
     assert judge(CAUSE, job) is None
 
 
-def test_a_healthy_job_is_left_alone():
-    assert judge(CAUSE, healthy()) is None
-
-
 def outside(*, back: int = 400_000, forth: int = 400_000, work: int = 800) -> Builder:
     """NumPy between two copies: no operator, nothing recorded."""
     job = Builder()
@@ -94,10 +90,6 @@ def test_what_numpy_does_between_the_copies_is_found_by_what_goes_forth(forth):
 @pytest.mark.parametrize("sizes", [(4, 400_000), (400_000, 4), (400_000, 40_000_000)])
 def test_copies_of_other_sizes_have_nothing_to_do_with_each_other(sizes):
     assert judge(CAUSE, outside(back=sizes[0], forth=sizes[1])) is None
-
-
-def test_copies_right_after_each_other_have_no_work_between_them():
-    assert judge(CAUSE, outside(work=5)) is None
 
 
 def test_a_host_that_is_ahead_passes_its_steps_before_its_device_does():

@@ -1,7 +1,7 @@
 import pytest
 
 from cured_twins import covers, judge, twin_speedup
-from imagined_jobs import healthy, launch_bound
+from imagined_jobs import launch_bound
 from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -61,7 +61,7 @@ def test_a_few_checks_for_nan_are_no_mode():
     assert judge(CAUSE, anomaly(True, share=6)) is None
 
 
-@pytest.mark.parametrize("job", [healthy, launch_bound])
+@pytest.mark.parametrize("job", [launch_bound])
 def test_ordinary_launches(job):
     assert judge(CAUSE, job()) is None
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whyidle import catalog
+from cured_twins import judge
 from whyidle.model.loader_tables import TAKE, Loading
-from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -39,18 +38,14 @@ def train(*, unpickled, first=0.0, later=0.0):
     return replace(timeline, loading=Loading(takes=table))
 
 
-def found(cause, timeline):
-    return contracts.run_cause(catalog.load_causes()[cause], [timeline])
-
-
 @pytest.mark.parametrize("cause", CAUSES)
 def test_right_after_a_batch_of_objects_it_is_freed(cause):
-    assert found(cause, train(unpickled=4, first=1.5)) is None
+    assert judge(cause, train(unpickled=4, first=1.5)) is None
 
 
 @pytest.mark.parametrize(
     "job", [{"unpickled": 0.1, "first": 1.5}, {"unpickled": 4, "later": 1.5}], ids=["lean", "later"]
 )
 def test_python_of_the_loop_is_still_blamed(job):
-    proof = found(CAUSES[0], train(**job))
+    proof = judge(CAUSES[0], train(**job))
     assert 1.5 / 26 < proof.high < 2 * 1.5 / 26

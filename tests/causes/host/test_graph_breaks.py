@@ -1,5 +1,4 @@
 from cured_twins import covers, judge, twin_speedup
-from imagined_jobs import healthy
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
 
@@ -33,16 +32,8 @@ def test_the_prediction_covers_the_twin_in_one_piece():
     assert covers(proof, twin_speedup(sick, cured), slack=0.05)
 
 
-def test_one_block_compiled_and_called_often_is_no_break():
-    assert judge(CAUSE, train(4, same=True)) is None
-
-
 def test_pieces_without_eager_code_between_them_cost_nothing():
     assert judge(CAUSE, train(4, eager=0)) is None
-
-
-def test_a_healthy_job_is_left_alone():
-    assert judge(CAUSE, healthy()) is None
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: train(4), healthy=lambda: train(4, same=True))}

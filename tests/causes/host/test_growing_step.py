@@ -57,10 +57,6 @@ def test_a_kept_graph_is_found_in_the_backward_pass():
     assert catalog.load_fixes()["detached-history"].decide(proof)
 
 
-def test_longer_sequences_make_all_passes_grow():
-    assert judge(CAUSE, train(forward=0.3, backward=0.6)) is None
-
-
 def test_a_work_that_grows_is_told_once():
     assert judge("work-beside-training", train(last=1.0)) is None
 

@@ -1,7 +1,7 @@
 import pytest
 
 from cured_twins import covers, judge, twin_speedup
-from imagined_jobs import healthy, synchronizing_job
+from imagined_jobs import synchronizing_job
 from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -99,10 +99,6 @@ def test_a_wait_for_the_next_batch_is_another_cause():
             for _ in range(20):
                 job.op("aten::mm", kernels=[("gemm", us(60))], host=us(40))
     assert judge(CAUSE, job) is None
-
-
-def test_a_healthy_job_is_left_alone():
-    assert judge(CAUSE, healthy()) is None
 
 
 def fed(*, workers: int, making: float, read: bool, size: int = 1_000_000) -> Builder:

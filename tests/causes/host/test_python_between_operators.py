@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from whyidle import catalog
+from cured_twins import judge
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo, Timeline
@@ -27,13 +27,9 @@ def train(pause: float, *, every: int = 1) -> Timeline:
     return replace(job.timeline(), info=DeviceInfo())
 
 
-def judge(timeline: Timeline):
-    return catalog.load_causes()[CAUSE].test(Facts(timeline))
-
-
 @pytest.mark.parametrize("every", [0, 10])
 def test_the_prediction_covers_the_twin(every):
-    proof = judge(train(800))
+    proof = judge(CAUSE, train(800))
     assert proof
     twin = train(800 if every else 0, every=every or 1)
     measured = Facts(train(800)).step_s / Facts(twin).step_s
@@ -47,17 +43,13 @@ def test_the_place_is_named_and_the_fix_goes_there():
     assert "accuracy (train.py:44)" in found.fixes[0].summary
 
 
-def test_short_python_is_the_way_to_the_next_operator():
-    assert judge(train(0)) is None
-
-
 def test_a_job_of_the_gpu_is_judged_by_what_the_gpu_waits_for():
     job = Builder()
     for _ in range(4):
         with job.step():
             job.op("aten::mm", kernels=[("ampere_sgemm_128x64_tn", us(100))])
             job.python("train.py(44): accuracy", us(800))
-    assert judge(job.timeline()) is None
+    assert judge(CAUSE, job.timeline()) is None
 
 
 def test_of_a_watched_job_the_other_cause_tells_with_the_error_that_looks_have():
@@ -66,7 +58,7 @@ def test_of_a_watched_job_the_other_cause_tells_with_the_error_that_looks_have()
         job.python("/job/train.py(44): accuracy;/job/train.py(9): <module>", us(10_000))
         job.backward("/job/train.py(9): <module>", us(20_000))
         job.step("/job/train.py(9): <module>", us(5_000))
-    assert judge(job.timeline()) is None
+    assert judge(CAUSE, job.timeline()) is None
     found = diagnose_job([job.timeline()]).findings
     assert [one.cause for one in found] == ["python-overhead-in-step"]
 

@@ -1,7 +1,6 @@
 import pytest
 
 from cured_twins import covers, judge, twin_speedup
-from imagined_jobs import healthy
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
 
@@ -57,10 +56,6 @@ def test_python_while_work_is_queued_costs_nothing():
     assert judge(CAUSE, job) is None
 
 
-def test_short_python_is_the_way_to_the_next_operator():
-    assert judge(CAUSE, train(100)) is None
-
-
 def test_a_recording_that_misses_events_is_not_judged():
     """The host waits for two milliseconds for work that the recording does not hold."""
     job = Builder()
@@ -76,10 +71,6 @@ def test_a_recording_that_misses_events_is_not_judged():
 
 def test_a_loader_is_another_cause():
     assert judge(CAUSE, train(900, frame="torch/utils/data/dataloader.py(700): __next__")) is None
-
-
-def test_a_healthy_job_is_left_alone():
-    assert judge(CAUSE, healthy()) is None
 
 
 def test_gaps_inside_a_graph_are_no_pauses_of_a_host_that_has_finished():

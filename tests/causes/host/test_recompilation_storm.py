@@ -1,7 +1,6 @@
 import pytest
 
 from cured_twins import covers, judge, twin_speedup
-from imagined_jobs import healthy
 from whyidle import catalog
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
@@ -31,14 +30,6 @@ def test_the_prediction_covers_the_twin_without_compiling(name):
     assert covers(proof, twin_speedup(sick, train(set())))
     once = catalog.load_fixes()["mark-dynamic"].decide(proof).predicted
     assert once.speedup == pytest.approx(twin_speedup(sick, train(set())), rel=0.03)
-
-
-def test_compiling_in_one_step_may_be_warm_up():
-    assert judge(CAUSE, train({3})) is None
-
-
-def test_a_healthy_job_is_left_alone():
-    assert judge(CAUSE, healthy()) is None
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: train({2, 4, 6}), healthy=lambda: train({3}))}

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from cured_twins import covers
+from cured_twins import covers, judge
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import DeviceInfo, HostKind
-from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
 
+CAUSE = "short-step-calls"
 LOOP = "/job/train.py(30): <module>"
 
 
@@ -25,16 +25,12 @@ def train(step_ms=1.5, label="Model.fit", **switches):
     return job.timeline()
 
 
-PAIRS = {"short-step-calls": Pair(sick=train, healthy=lambda: train(30))}
-
-
-def judge(timeline):
-    return contracts.run_cause(catalog.load_causes()["short-step-calls"], [timeline])
+PAIRS = {CAUSE: Pair(sick=train, healthy=lambda: train(30))}
 
 
 def test_it_leads_and_names_the_fit_and_the_setting():
     top = diagnose_job([train()]).findings[0]
-    assert (top.cause, top.where[0].line) == ("short-step-calls", 30)
+    assert (top.cause, top.where[0].line) == (CAUSE, 30)
     assert {e.knob: e.value for e in top.fixes[0].edits} == {"keras.steps_per_execution": 20}
 
 
@@ -49,11 +45,13 @@ def test_it_leads_and_names_the_fit_and_the_setting():
     ],
 )
 def test_others_are_left_alone(healthy):
-    assert judge(train(**healthy)) is None
+    assert judge(CAUSE, train(**healthy)) is None
 
 
 def test_the_measured_gain_lies_within_the_prediction():
-    predicted = judge(train(1.0)).predicted  # 1.0 to 1.6 ms became 0.28 to 0.45 with twenty steps
+    predicted = judge(
+        CAUSE, train(1.0)
+    ).predicted  # 1.0 to 1.6 ms became 0.28 to 0.45 with twenty steps
     assert predicted.low <= 2.9 <= predicted.high
 
 
@@ -76,13 +74,13 @@ def loop(step_us=300, work_us=100, framework="jax", *, burst=True, name="dot_gen
 
 def test_short_steps_of_jax_belong_into_a_scan():
     top = diagnose_job([loop()]).findings[0]
-    assert (top.cause, top.where[0].line) == ("short-step-calls", 30)
+    assert (top.cause, top.where[0].line) == (CAUSE, 30)
     assert "jax.lax.scan" in top.fixes[0].summary
     assert not any(fix.edits for fix in top.fixes)
 
 
 def test_the_gain_is_the_call_less_its_operators():
-    proof = judge(loop())
+    proof = judge(CAUSE, loop())
     after = [320 / speedup for speedup in (proof.predicted.low, proof.predicted.high)]
     assert after[0] > 320 - 0.95 * 200 > after[1] > 100
     assert covers(proof, 320 / 130)
@@ -101,7 +99,7 @@ def test_the_gain_is_the_call_less_its_operators():
     ],
 )
 def test_other_loops_are_not_judged(other):
-    assert judge(loop(**other)) is None
+    assert judge(CAUSE, loop(**other)) is None
 
 
 FITTED = "/env/site-packages/keras/src/backend/tensorflow/trainer.py(360): fit;" + LOOP
@@ -120,7 +118,7 @@ def test_predict_in_the_loop_is_priced_without_its_model(every, model_ms, found)
         work = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
         with job.call("optimizer\tModel.train_on_batch"), work:
             job.work(LOOP, ms(4))
-    proof = judge(job.timeline())
+    proof = judge(CAUSE, job.timeline())
     assert bool(proof) == bool(found)
     if proof:
         assert proof.where[0].line == 30
@@ -139,7 +137,7 @@ def test_fit_of_single_batches_is_priced_without_the_model(fits, found):
         with job.call("optimizer\tModel.fit"):
             job.work(FITTED, ms(6))
         job.python(LOOP, ms(4))
-    proof = judge(job.timeline())
+    proof = judge(CAUSE, job.timeline())
     assert bool(proof) == found
     if proof:
         assert proof.where[0].line == 30

@@ -44,10 +44,6 @@ def test_a_large_model_is_left_alone():
     assert judge(CAUSE, play(look="work")) is None
 
 
-def test_environments_that_go_together_are_left_alone():
-    assert judge(CAUSE, play(source=PLAY.replace("env.step", "envs.step"))) is None
-
-
 PAIRS = {
     CAUSE: Pair(sick=play, healthy=lambda: play(source=PLAY.replace("env.step", "envs.step"))),
 }

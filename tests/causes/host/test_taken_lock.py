@@ -3,11 +3,10 @@ nothing is blamed for it, and the verdict says where it is."""
 
 import pytest
 
-from whyidle import catalog
+from cured_twins import judge
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import HostKind
-from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -28,10 +27,6 @@ def train(*phases, steps=30):
         job.backward(LOOP, ms(30))
         job.step(LOOP, ms(10))
     return job.timeline()
-
-
-def judge(cause, timeline):
-    return contracts.run_cause(catalog.load_causes()[cause], [timeline])
 
 
 CAUSES = ("python-overhead-in-step", "python-between-operators", "blocking-logging-upload")

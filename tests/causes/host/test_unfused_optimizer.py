@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 
 from cured_twins import covers, judge, twin_speedup
-from imagined_jobs import healthy
 from watched_run import add_facts
 from whyidle import catalog
 from whyidle.testing import contracts
@@ -68,10 +67,6 @@ def test_an_optimizer_of_ones_own_has_no_switch():
 
 def test_a_handful_of_parameters_is_no_loop():
     assert judge(CAUSE, train("loop", parameters=2)) is None
-
-
-def test_a_healthy_job_is_left_alone():
-    assert judge(CAUSE, healthy()) is None
 
 
 def test_many_small_parameters_fuse_better_than_by_bytes():

@@ -1,10 +1,9 @@
 """Callbacks of a trainer that take time after every batch."""
 
-from whyidle import catalog
+from cured_twins import judge
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import HostKind
-from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
@@ -28,10 +27,6 @@ def train(callback_ms=5.0, work=RecordedJob.work):
 PAIRS = {"callback-overhead": Pair(sick=train, healthy=lambda: train(0.05))}
 
 
-def judge(timeline):
-    return contracts.run_cause(catalog.load_causes()["callback-overhead"], [timeline])
-
-
 def test_it_is_an_interruption_at_its_line_whatever_the_thread_does_there():
     for work in (RecordedJob.work, RecordedJob.wait):
         found = diagnose_job([train(work=work)])
@@ -51,10 +46,10 @@ def test_time_in_which_the_device_works_for_its_numbers_is_no_callback_s():
                 job.wait(WRITE, ms(9))
             with job.call("device_idle\tdevice_idle"):
                 pass
-    assert judge(job.timeline()) is None
+    assert judge("callback-overhead", job.timeline()) is None
 
 
 def test_the_job_without_it_lies_within_the_prediction():
-    predicted = judge(train()).predicted
+    predicted = judge("callback-overhead", train()).predicted
     ratio = Facts(train()).step_s / Facts(train(0)).step_s
     assert predicted.low <= ratio <= predicted.high * 1.02

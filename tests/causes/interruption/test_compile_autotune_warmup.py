@@ -60,10 +60,6 @@ def test_a_single_recorded_step_that_compiles():
     assert judge("compile-autotune-warmup", job([ms(400)])) is not None
 
 
-def test_compiling_that_recurs_is_no_start():
-    assert judge("compile-autotune-warmup", job([ms(20)] * 6)) is None
-
-
 @pytest.mark.parametrize(
     ("life", "compiling", "told"), [(9, 6, True), (90, 6, False), (5, 3, False)]
 )

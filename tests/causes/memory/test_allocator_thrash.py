@@ -1,5 +1,5 @@
 from cured_twins import covers, judge, twin_speedup
-from imagined_jobs import allocating_job, healthy
+from imagined_jobs import allocating_job
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
@@ -92,10 +92,6 @@ def test_now_and_then_is_no_thrash():
     with job.step():
         job.runtime("cudaMalloc", us(400))
     assert judge(CAUSE, job) is None
-
-
-def test_a_healthy_job_is_left_alone():
-    assert judge(CAUSE, healthy()) is None
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: train(every=1), healthy=lambda: train(every=0))}

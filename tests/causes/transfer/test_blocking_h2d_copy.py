@@ -28,10 +28,6 @@ def test_a_waited_for_copy_and_its_prefetched_twin():
     assert covers(proof, twin_speedup(sick, job(wait=False)))
 
 
-def test_copies_beside_compute_cost_nothing():
-    assert judge("blocking-h2d-copy", job(wait=False, stream=9)) is None
-
-
 def test_pageable_copies_belong_to_their_own_cause():
     made = Builder()
     for _ in range(4):

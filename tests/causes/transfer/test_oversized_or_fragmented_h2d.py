@@ -55,10 +55,6 @@ def test_no_more_is_promised_than_the_host_keeps_up_with():
     assert proof.predicted.high > 3.0
 
 
-def test_a_dozen_small_copies_are_usual():
-    assert judge("oversized-or-fragmented-h2d", job(12, 8_000)) is None
-
-
 @pytest.mark.parametrize(
     ("type_", "dims", "ratio"), [("double", None, 0.5), ("float", IMAGES, 0.25)]
 )

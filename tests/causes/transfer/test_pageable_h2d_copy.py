@@ -50,10 +50,6 @@ def test_pinning_does_not_make_a_slow_machine_one_of_its_class(times):
     assert 1 / (1 - proof.facts.without_overlap) == pytest.approx(pinned, rel=0.15)
 
 
-def test_pinned_copies_are_not_pageable():
-    assert judge("pageable-h2d-copy", job(60_000_000, pinned=True)) is None
-
-
 def test_a_few_bytes_are_not_worth_a_word():
     assert judge("pageable-h2d-copy", job(4_000, pinned=False)) is None
 

@@ -56,6 +56,7 @@ class Numbers(Dataset):
         return 1000
     def __getitem__(self, index):
         if index >= 16:
+            open("stuck", "w").close()
             time.sleep(1000)  # stuck
         return torch.ones(4)
 model = torch.nn.Linear(4, 4)
@@ -70,6 +71,7 @@ dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=3)
 x = torch.ones(4)
 for step in range(100):
     if step == 20 and rank == 1:
+        open("stuck", "w").close()
         time.sleep(1000)  # late
     dist.all_reduce(x)  # waits
 """
@@ -124,10 +126,13 @@ def line(text: str, mark: str) -> str:
     return f"job.py:{next(n for n, row in enumerate(text.splitlines(), 1) if mark in row)} "
 
 
-def look(pid: int, quiet_s: float = 1.5) -> Diagnosis:
-    """A look at a process, after its last start of anything."""
-    time.sleep(quiet_s)
-    diagnosis = attach_to(find_target(pid), 5)
+def look(pid: int, stuck: Path | None = None) -> Diagnosis:
+    """A look at a process, after its last start of anything; ``stuck`` appears soon before."""
+    until = time.monotonic() + 60
+    while stuck and not stuck.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(1.5)
+    diagnosis = attach_to(find_target(pid), 3)
     assert diagnosis.verdict.state == "inconclusive"
     assert not diagnosis.findings  # and so no gain
     assert "nothing moved" in diagnosis.verdict.headline
@@ -154,7 +159,7 @@ def test_lock_of_the_same_object(tmp_path: Path):
 def test_stuck_worker(tmp_path: Path):
     pytest.importorskip("torch")
     with running(tmp_path / "job.py", WORKER) as job:
-        diagnosis = look(job.pid, 8)
+        diagnosis = look(job.pid, tmp_path / "stuck")
         workers = find_target(job.pid).children
     said = diagnosis.verdict.headline
     assert f"at {line(WORKER, '# main waits')}in <module> for its loader's workers" in said
@@ -171,7 +176,7 @@ def test_stuck_rank(tmp_path: Path):
             )
             for rank in range(3)
         ]
-        said = look(ranks[0].pid, 10).verdict.headline
+        said = look(ranks[0].pid, tmp_path / "stuck").verdict.headline
     late = f"rank 1 (process {ranks[1].pid}) did not arrive: it sleeps at {line(RANK, '# late')}"
     assert late in said
     waiting = f"rank 0 (process {ranks[0].pid}), rank 2 (process {ranks[2].pid}) waits at "
