@@ -145,7 +145,7 @@ def figures(diagnosis: Diagnosis) -> Figures:
     if diagnosis.attribution.unknown < 1.0:
         rows.append(("useful compute", compute, "of the step"))
     for title, value, note in (
-        ("device busy", used.busy, "of the time"),
+        ("device busy", used.busy, "of the time, as GPU-Util"),
         ("tensor cores active", used.tensor_active, "of the step"),
         ("model FLOPs utilisation", used.mfu, "of the dense peak"),
     ):

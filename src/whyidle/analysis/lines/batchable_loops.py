@@ -70,8 +70,8 @@ def find_loops(text: str) -> LoopLines:
                 batchable.update(lines)
         elif isinstance(node, _COMPREHENSIONS) and not _calls_its_variable(node, _variables(node)):
             batchable.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    found = map(frozenset, (batchable, rollout, environment))
-    return LoopLines(*found, recurrent)
+    batched, rolled, acting = map(frozenset, (batchable, rollout, environment))
+    return LoopLines(batched, rolled, acting, recurrent)
 
 
 def _find_cells(tree: ast.AST) -> dict[str, str]:
