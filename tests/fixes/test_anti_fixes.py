@@ -52,7 +52,6 @@ USUAL = {
     "same_again": True,
     "cached": PREDICTED,
     "leading": PREDICTED,
-    "chained": True,
     "tracker": True,
     "passes": 8,
     "decodes": True,
@@ -105,6 +104,7 @@ VARIANTS = [
             {"pipeline": "python"},
             {"pipeline": "rows"},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},
+            {"layer": "LSTM"},
         ),
     )
 ]
