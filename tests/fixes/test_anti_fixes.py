@@ -52,7 +52,6 @@ USUAL = {
     "same_again": True,
     "cached": PREDICTED,
     "leading": PREDICTED,
-    "chained": True,
     "tracker": True,
     "passes": 8,
     "decodes": True,
@@ -106,6 +105,7 @@ VARIANTS = [
             {"pipeline": "rows"},
             {"shuffled": True, "before_shuffle": "decode", "layer": "nn.LSTM"},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},
+            {"layer": "LSTM"},
         ),
     )
 ]

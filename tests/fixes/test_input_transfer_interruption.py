@@ -82,7 +82,6 @@ def test_a_compiler_cache_needs_a_compiler():
         ("packed-copies", {"fragmented": False}),
         ("narrow-batches", {"type": ""}),
         ("transforms-in-workers", {"inside": True}),
-        ("cheap-transforms-first", {}),
     ],
 )
 def test_the_other_half_of_a_cause_is_declined(fix, facts):

@@ -226,7 +226,6 @@ class LoaderFacts(Struct, frozen=True):
     prefetch: int | None = None
     pinned: bool = False
     persistent: bool = False
-    chained: bool | None = None  # whether the order of its dataset's transforms may be changed
     transforms: bool | None = None  # whether its dataset holds a chain of transforms
     iterable: bool = False  # whether its dataset can only be iterated over
     unfit: str = ""  # why workers should not load its dataset

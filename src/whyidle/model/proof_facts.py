@@ -165,6 +165,7 @@ class InputFacts(ProofFacts):
     fits: bool = True  # whether these fit into memory, as far as known
     shuffled: bool = False  # whether elements are shuffled before a stage
     leading: Predicted | None = None  # what caching the steps before random transforms gains
+    random: str = ""  # the line where they begin
     cheaper: Predicted | None = None  # what cheaper preparation gains
     hidden_by_workers: bool = False  # whether workers are expected to hide it
     compute: float = 1.0  # share of the step in which the device computes
@@ -181,7 +182,6 @@ class InputFacts(ProofFacts):
     in_memory: bool = False  # whether samples are made without reading files
     removed: Predicted | None = None  # what doing it for whole arrays, or once, gains
     inside: bool = False  # whether workers prepare samples already
-    chained: bool = False  # whether a dataset holds a list of transforms
     prefetch: int = 8  # batches that each worker should have ready
     most_prefetch: int | None = None  # that there is room for
     threads: int | None = None  # of each worker's operators

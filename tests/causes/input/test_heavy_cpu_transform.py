@@ -73,17 +73,13 @@ def in_loader(duration: float, frame: str = "/home/u/data.py(5): __getitem__") -
     return made
 
 
-def test_what_workers_can_hide_is_left_to_them():
-    assert judge("heavy-cpu-transform", in_loader(40_000)) is None
-
-
-def test_what_eight_workers_cannot_hide_is_heavy():
-    proof = judge("heavy-cpu-transform", in_loader(400_000))
-    assert proof is not None
-    assert proof.high == pytest.approx((400_000 / 8 - 10_000) / 410_000, abs=0.02)
-    other = judge("dataloader-no-workers", in_loader(400_000))
-    assert other is not None
-    assert other.high + proof.high <= 1.0
+def test_a_loader_without_workers_has_one_cause():
+    """Cheaper samples are advised there where workers cannot hide them."""
+    for length in (40_000, 400_000):
+        assert judge("heavy-cpu-transform", in_loader(length)) is None
+    easy, heavy = (judge("dataloader-no-workers", in_loader(n)) for n in (1_000, 2_000_000))
+    assert easy.facts.cheaper is None
+    assert heavy.facts.cheaper.speedup > 1.5
 
 
 def on_a_cpu(share: float):
@@ -94,11 +90,9 @@ def on_a_cpu(share: float):
     return replace(in_loader(400_000).timeline(), loading=told)
 
 
-def test_waiting_is_no_transform_and_more_than_eight_workers_hide_it():
+def test_more_workers_than_cores_hide_what_waits():
     """Steps of 410 ms: 32 workers make a batch in 12.5 ms, and eight on two cores in 200."""
     works, waits = on_a_cpu(1.0), on_a_cpu(0.05)
-    assert judge_all("heavy-cpu-transform", [works]) is not None
-    assert judge_all("heavy-cpu-transform", [waits]) is None
     few = judge_all("dataloader-no-workers", [works])
     many = judge_all("dataloader-no-workers", [waits])
     assert (few.facts.workers, many.facts.workers) == (2, 32)
@@ -106,9 +100,9 @@ def test_waiting_is_no_transform_and_more_than_eight_workers_hide_it():
     assert many.predicted.speedup > 410 / 40
 
 
-@pytest.mark.parametrize("cause", ["heavy-cpu-transform", "dataloader-no-workers"])
-def test_that_a_thread_waited_is_no_function(cause):
+def test_that_a_thread_waited_is_no_function():
     """Of a watched process that waits, what was recorded is named by us."""
+    cause = "dataloader-no-workers"
     proof = judge(cause, in_loader(400_000, "whyidle::blocked"))
     assert proof is not None
     assert not any("whyidle::" in str(one.value) for one in proof.evidence)
@@ -131,10 +125,9 @@ def test_a_function_that_calls_native_code_is_where_it_happens(tmp_path):
     for _ in range(30):
         made.load(DECODING, 400 * MS)
     made.trained()
-    found = finding(made.diagnose(), "heavy-cpu-transform")
+    found = finding(made.diagnose(), "dataloader-no-workers")
     assert found is not None
-    told = "Loading takes 400 ms per step, more than eight workers hide, all of it at data.py:31"
-    assert found.headline == told
+    assert found.headline.endswith("loading takes 400 ms per step, all of it at data.py:31")
     named = {one.quantity: one.value for one in found.evidence}
     assert named["costliest function"] == "/job/data.py(31): decode"
 

@@ -795,15 +795,6 @@ BOUND = Job(workers=2, train=10, cpu=25, delay=25, cores=1.0, given=4.0)
 def test_what_workers_prepare_is_not_to_be_moved_into_them():
     treated = treat(judge("heavy-cpu-transform", replace(WORK, cores=2.0)))
     assert "transforms-in-workers" not in treated
-    assert "cheap-transforms-first" not in treated  # there is no chain of them
-
-
-def test_another_order_is_tried_where_a_chain_of_transforms_was_seen():
-    timeline = replace(WORK, cores=2.0).run
-    seen = tuple(structs.replace(loader, chained=True) for loader in timeline.loading.loaders)
-    chained = replace(timeline, loading=replace(timeline.loading, loaders=seen))
-    proof = judged(catalog.load_causes()["heavy-cpu-transform"], chained)
-    assert "cheap-transforms-first" in treat(proof)
 
 
 @pytest.mark.parametrize("persistent", [True, False])
@@ -902,7 +893,7 @@ def test_missing_cores_cost_what_is_waited_for_them_where_that_is_more_than_for_
         told = diagnose_job([seen])
         contracts.check_bounds(told)
         costs = next(each for each in told.findings if each.cause == "cpu-starved-allocation")
-        assert costs.exceeds_bucket == (bucket == "input")
+        assert costs.exceeds_bucket  # cheaper samples would recover the same time
 
 
 PAIRS = {

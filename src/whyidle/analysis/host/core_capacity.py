@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host.cpu_affinity import cores_for_loading, kept_waiting
+from whyidle.analysis.host.cpu_affinity import cores_for_loading, kept_waiting, training_cores
 from whyidle.analysis.input.worker_capacity import waiting_workers
 from whyidle.analysis.steps.forecast import WORKERS
 from whyidle.model.cause import MOSTLY
@@ -111,15 +111,6 @@ def usable_cores(facts: Facts) -> float | None:
     if now is None or outside is None or not granted or not bound or bound >= granted:
         return now
     return max(now, min(granted, outside.mean_value("cores_quota") or granted))
-
-
-def training_cores(facts: Facts) -> float | None:
-    """Return the training process's own CPU time per second, in cores, if recorded."""
-    subject, outside = f"pid{facts.timeline.process.pid}", facts.telemetry
-    kinds = ("cpu_user_s", "cpu_system_s")
-    rates = [outside.counter_rate(kind, subject) for kind in kinds] if outside else [None]
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if len(known) == len(rates) else None
 
 
 def mostly_waits(facts: Facts) -> bool:

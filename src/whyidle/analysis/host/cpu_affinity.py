@@ -26,3 +26,12 @@ def kept_waiting(facts: StepScope) -> float:
     if not facts.on_cpu or not waited or not observed:
         return 0.0
     return float(min(waited / observed, facts.bucket_share("compute")))
+
+
+def training_cores(facts: StepScope) -> float | None:
+    """Return the training process's own CPU time per second, in cores, if recorded."""
+    subject, outside = f"pid{facts.timeline.process.pid}", facts.telemetry
+    kinds = ("cpu_user_s", "cpu_system_s")
+    rates = [outside.counter_rate(kind, subject) for kind in kinds] if outside else [None]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if len(known) == len(rates) else None

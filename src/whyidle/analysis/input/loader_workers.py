@@ -10,7 +10,7 @@ import numpy as np
 
 from whyidle.analysis.arrays import Mask
 from whyidle.analysis.host.cpu_affinity import granted_cores
-from whyidle.analysis.input.worker_stalls import WorkerStalls
+from whyidle.analysis.input.worker_stalls import KEPT_WAITING, WorkerStalls
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.source_lines import frame_place, in_library, own_frame
 from whyidle.analysis.memory.memory_pressure import waits_for_memory
@@ -18,8 +18,6 @@ from whyidle.model.cause import LEAST_SHARE, MOSTLY
 from whyidle.model.diagnosis import Place
 from whyidle.model.process_facts import LoaderFacts
 
-KEPT_WAITING = 0.2
-"""share of a batch's time waiting for a core from which cores are short"""
 PER_ENOUGH = 2
 """up to this multiple of the sufficient number, workers still get their turn soon"""
 COPIED_BYTES_PER_S = 1e8

@@ -3,6 +3,8 @@ generator that a loader calls, in the training process or in its workers."""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from whyidle.analysis.lines.preceding_lines import find_preceding_lines
 from whyidle.analysis.lines.sampled_lines import sampled_stacks
 from whyidle.analysis.lines.source_lines import frame_place, in_library
 from whyidle.analysis.lines.source_loops import count_loops, find_decisive_lines
+from whyidle.analysis.lines.source_statements import called_name, calls_in, parse_source
 from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 
@@ -27,6 +30,8 @@ LONGEST = 60
 MOST_BEFORE = 2
 """lines that are named besides the one at which Python had ended"""
 
+_RANDOM = re.compile(r"rand|rng|augment|transform|choice|shuffle|uniform|noise|jitter|drop", re.I)
+"""names of what may be random"""
 _Line = tuple[str | None, int | None]
 _KINDS: dict[str, DataKind] = {"text": "text", "images": "images"}
 
@@ -49,6 +54,10 @@ class SampleWork:
     """what the samples are, as far as libraries or the samples themselves show"""
     text: str
     """the source text of the likeliest line; empty where it was not kept"""
+    leading: float = 0.0
+    """share in lines of ``__getitem__`` before the first that may be random, by its source"""
+    random: str = ""
+    """that line; empty where it or what precedes it is not known"""
     before: tuple[Place, ...] = ()
     """where Python had mostly ended at the costliest line: lines that may have run before it, the
     likeliest first"""
@@ -131,6 +140,7 @@ def _divide_work(facts: Facts, stacks: Counter[str], late: Counter[str]) -> Samp
     called: Counter[tuple[str | None, str | None]] = Counter()
     places: dict[_Line, Place] = {}
     looped: Counter[tuple[str | None, str | None]] = Counter()
+    entered: Counter[Place] = Counter()
     sources = _Sources(facts.timeline.sources)
     for stack, time in stacks.items():
         frames = [frame_place(frame, facts.rank) for frame in stack.split(";")]
@@ -143,6 +153,7 @@ def _divide_work(facts: Facts, stacks: Counter[str], late: Counter[str]) -> Samp
             places[line] = place
             function = own[-1].file, own[-1].function
             called[function] += time
+            entered[own[-1]] += time
             looped[function] += time * sources.loop_over_parts(own)
     if not lines:
         return None
@@ -150,6 +161,8 @@ def _divide_work(facts: Facts, stacks: Counter[str], late: Counter[str]) -> Samp
     found = tuple((places[line], time / total) for line, time in lines.most_common())
     costly, time = lines.most_common(1)[0]
     before = sources.lines_before(places[costly]) if 2 * ended[costly] > time else ()
+    random = sources.first_random_line(entered.most_common(1)[0][0])
+    leading = sum(time for place, time in entered.items() if (place.line or 0) < random)
     return SampleWork(
         lines=found,
         own=lines.total() / total,
@@ -158,6 +171,8 @@ def _divide_work(facts: Facts, stacks: Counter[str], late: Counter[str]) -> Samp
         looped=looped[most] >= LOOPED * called[most],
         kind=data_kind(stacks) or _KINDS.get(facts.timeline.loading.sample),
         text=sources.text_of(before[0] if before else places[costly]),
+        leading=leading / total if random else 0.0,
+        random=f"{(most[0] or '').rpartition('/')[2]}:{random}" if random and leading else "",
         before=before,
     )
 
@@ -202,6 +217,20 @@ class _Sources:
         return tuple(
             Place(file=place.file, line=line, function=None, rank=place.rank) for line in found
         )
+
+    def first_random_line(self, place: Place) -> int:
+        """Return the first line of the ``__getitem__`` around a place that may be random, by names
+        in it or in functions of the file that are called; 0 without one."""
+        tree = parse_source(self._sources.get(place.file or "", "")) or ast.Module([], [])
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        for one in functions if place.function == "__getitem__" else ():
+            if one.lineno <= (place.line or 0) <= (one.end_lineno or 0):
+                for node in one.body:
+                    names = {called_name(call) for call in calls_in(node)}
+                    parts = [node, *(known for known in functions if known.name in names)]
+                    if any(_RANDOM.search(ast.unparse(part)) for part in parts):
+                        return node.lineno
+        return 0
 
     def loop_over_parts(self, own: list[Place]) -> bool:
         """Return whether the user's frames of a stack are in a loop over the parts of a sample: one

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from whyidle.analysis.host.cpu_affinity import kept_waiting
+from whyidle.analysis.host.cpu_affinity import kept_waiting, training_cores
 from whyidle.analysis.host.process_stops import ProcessStops, find_stops
 from whyidle.analysis.input.batch_waits import find_batch_waits
 from whyidle.analysis.input.prefetch_model import QueueWait, simulate_queue, wait_in_epochs
@@ -18,6 +18,8 @@ from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.model.cause import LEAST_SHARE, MOSTLY
 from whyidle.model.roles import Role
 
+KEPT_WAITING = 0.2
+"""share of a batch's time waiting for a core from which cores are short"""
 EXPLAINED = 0.1
 """least share of the waiting that the workers' own figures explain, on crowded machines, too"""
 
@@ -104,6 +106,18 @@ class WorkerStalls(WorkerBatches):
         least = min(stalls.values()) + self.rest_s
         return next(n for n, stall in stalls.items() if stall + self.rest_s <= HARDLY * least)
 
+    def predict_on_full_cores(self, saved: float) -> float:
+        """Return the share of the step gained if a batch needs ``saved`` s less of CPU time and the
+        job's processes keep the cores that they have; 0 unless workers wait for cores, and the
+        training thread does more than for batches."""
+        own, kept = training_cores(self.facts), kept_waiting(self.facts)
+        short = self.mean_of("delay") >= KEPT_WAITING * self.batch_time
+        if own is None or not short or kept <= self.waiting_share:
+            return 0.0
+        work = own * self.facts.step_s + self.per_step * self.mean_of("process_cpu")
+        gained = self.per_step * saved / max(work, 1e-9)
+        return min(gained, self.waiting_share + kept)
+
     @cached_property
     def taking_time(self) -> float:
         """What taking a batch that is ready costs the training process, s: unpacking it, and the
@@ -159,8 +173,13 @@ class WorkerStalls(WorkerBatches):
 
     @property
     def is_explained(self) -> bool:
-        """Whether workers with the cores to themselves would be waited for as well."""
+        """Whether workers would be waited for as well if no other program used the cores."""
         stall = self.predict_stall(self.count, self.uncontended_batch_time)
+        rest, own = self.rest_s * (1.0 - kept_waiting(self.facts)), training_cores(self.facts)
+        rest = rest if own is None else min(rest, own * self.facts.step_s)
+        made = self.per_step * self.uncontended_batch_time / max(self.count, 1)
+        shared = (rest + self.per_step * self.mean_of("process_cpu")) / max(self.cores, 1.0)
+        stall = max(stall, made - rest, shared - rest)
         return stall >= max(EXPLAINED * self.waiting_share * self.facts.step_s, 1e-9)
 
     @cached_property

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host.core_capacity import training_cores
+from whyidle.analysis.host.cpu_affinity import training_cores
 from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.intervals import EMPTY, Intervals
 from whyidle.analysis.lines.repeated_results import find_repeated_results

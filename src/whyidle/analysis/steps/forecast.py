@@ -88,11 +88,6 @@ def hidden_loading(
     return careful, min(max(expected, careful), hopeful), hopeful
 
 
-def unhidden_loading(work: float, rest: float) -> float:
-    """Return the share of the step that even many workers could not hide: ``s / n - (T - W)``."""
-    return max(0.0, work / WORKERS[1] - rest)
-
-
 def predict_interruptions(share: float, residual: float) -> float:
     """P9: return the share won when pauses shrink to ``residual`` (0-1) of themselves."""
     return share * (1.0 - residual)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.loader_workers import LoaderWorkers
+from whyidle.analysis.input.sample_work import SampleWork
 from whyidle.analysis.input.worker_capacity import most_workers
 from whyidle.analysis.steps.forecast import predict_removal, predict_stalls
 from whyidle.analysis.steps.step_scope import StepScope
@@ -164,35 +166,47 @@ def predict_cached_samples(share: float) -> Predicted:
 
 
 PREFIX = (0.0, 0.5, 1.0)
-"""share of the time per sample before its first random transform. The recording does not show which
-transforms are random, so anything is possible and half is expected"""
-PREFIX_METHOD = "P1: cached before the first random transform, assumed at half of each sample"
+"""share of the time per sample before its first random transform. Unless the source of the dataset
+shows it, anything is possible and half is expected"""
 
 
-def predict_cached_prefix(facts: Facts, share: float) -> Predicted | None:
-    """The gain of caching the input of the first random transform if making samples holds up this
-    share of the step. None without a chain of transforms or a second epoch."""
-    if not _has_second_epoch(facts):
-        return None
-    low, expected, high = (
-        part * (1.0 - kept) * share for part, kept in zip(PREFIX, CACHED_COST, strict=True)
-    )
-    return predict_removal(low, high, PREFIX_METHOD, expected)
+def describe_prefix(facts: Facts, work: SampleWork | None, share: float) -> dict[str, Any]:
+    """Return the fields of ``InputFacts`` about caching the input of the first random transform if
+    making samples holds up this share of the step. None without a second epoch, or where neither
+    the source nor a chain of transforms shows that there is such an input."""
+    if not _has_second_epoch(facts, work):
+        return {}
+    low, expected, high = (part * share for part in _prefix_parts(work))
+    leading = predict_removal(low, high, _prefix_method(work), expected)
+    return {"leading": leading, "random": work.random if work else ""}
 
 
-def predict_cached_prefix_by_workers(workers: LoaderWorkers) -> Predicted | None:
-    """The same for samples that loader workers make."""
-    stay = workers.loader.persistent and workers.loader.transforms
-    if not _has_second_epoch(workers.facts) and not (stay and workers.later_epoch is not None):
-        return None
-    gains = []
-    for part, kept in zip(PREFIX, CACHED_COST, strict=True):
-        saved = part * (1.0 - kept) * workers.mean_of("cpu")
-        gains.append(max(0.0, _predict_saving(workers, 0.0, saved)))
-    return predict_stalls((gains[0], gains[1], gains[2]), PREFIX_METHOD)
+def describe_worker_prefix(workers: LoaderWorkers, work: SampleWork | None) -> dict[str, Any]:
+    """Return the same fields for samples that loader workers make."""
+    stay = workers.loader.persistent and (workers.loader.transforms or (work and work.random))
+    later = stay and workers.later_epoch is not None
+    if not (later or _has_second_epoch(workers.facts, work)):
+        return {}
+    saved = [part * workers.mean_of("cpu") for part in _prefix_parts(work)]
+    gains = [max(0.0, _predict_saving(workers, 0.0, each)) for each in saved]
+    full = [workers.predict_on_full_cores(each) for each in saved]
+    most = max(gains[1], full[1]), max(gains[2], full[2])
+    leading = predict_stalls((gains[0], *most), _prefix_method(work))
+    return {"leading": leading, "random": work.random if work else ""}
 
 
-def _has_second_epoch(facts: Facts | StepScope) -> bool:
+def _prefix_method(work: SampleWork | None) -> str:
+    assumed = "" if work and work.random else ", assumed at half of each sample"
+    return f"P1: cached before the first random transform{assumed}"
+
+
+def _prefix_parts(work: SampleWork | None) -> list[float]:
+    parts = (work.leading,) * 3 if work and work.random else PREFIX
+    return [part * (1.0 - kept) for part, kept in zip(parts, CACHED_COST, strict=True)]
+
+
+def _has_second_epoch(facts: Facts | StepScope, work: SampleWork | None) -> bool:
     loading = facts.timeline.loading
     begun = Counter(each.loader for each in loading.iterators)
-    return any(begun[i] > 1 and one.transforms for i, one in enumerate(loading.loaders))
+    known = bool(work and work.random)
+    return any(begun[i] > 1 and (one.transforms or known) for i, one in enumerate(loading.loaders))

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host.core_capacity import FULL, idle_cores, training_cores, usable_cores
+from whyidle.analysis.host.core_capacity import FULL, idle_cores, usable_cores
 from whyidle.analysis.host.core_limits import find_core_limit
-from whyidle.analysis.host.cpu_affinity import kept_waiting
+from whyidle.analysis.host.cpu_affinity import kept_waiting, training_cores
 from whyidle.analysis.input.loader_workers import LoaderWorkers
 from whyidle.analysis.lines.sampled_lines import lines_with_share
 from whyidle.analysis.steps.forecast import from_gains, predict_removal

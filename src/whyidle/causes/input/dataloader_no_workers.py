@@ -37,7 +37,7 @@ from whyidle.causes.input._sample_evidence import (
     predict_without_work,
 )
 from whyidle.causes.input._worker_evidence import (
-    predict_cached_prefix,
+    describe_prefix,
     predict_cached_samples,
     predict_cheaper_samples,
 )
@@ -86,8 +86,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     ----------------
     Waits in ``_MultiProcessingDataLoaderIter.__next__`` mean too few or too slow workers. Keras
     datasets on PyTorch are ``single-batch-generator``. A dataset in memory costs too little to be
-    reported. Preprocessing outside the loader, or more of it than eight workers can hide, is
-    ``heavy-cpu-transform``. Waits for host memory are ``host-memory-pressure``.
+    reported. Preprocessing outside the loader is ``heavy-cpu-transform``. Waits for host memory are
+    ``host-memory-pressure``.
 
     What to do
     ----------
@@ -146,8 +146,8 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
     making = _loading_places(facts, seen)
     lines = own.places if own else ()
     where = dict.fromkeys(place for place in (*lines[:3], *making, asking, *seen) if place)
-    short = space.usual is not None and not mostly_waits(facts)
-    left = blocked - max(expected, 0.0) if short else 0.0
+    hidden = high if space.usual is None else max(expected, 0.0)
+    left = 0.0 if mostly_waits(facts) else blocked - hidden
     per_step = work * facts.step_s
     loaders = [loader for loader in facts.timeline.loading.loaders if not loader.workers]
     return Proof(
@@ -171,7 +171,7 @@ def dataloader_no_workers(facts: Facts) -> Proof | None:
             device_work=launches_inside(facts, calls.start, calls.end) > 0,
             same_again=facts.workers.same_again,
             cached=predict_cached_samples(blocked),
-            leading=predict_cached_prefix(facts, blocked),
+            **describe_prefix(facts, own, blocked),
             cheaper=predict_cheaper_samples(blocked) if left > LEFT else None,
             hidden_by_workers=left <= LEFT,
             compute=1.0 if facts.on_cpu else facts.bucket_share("compute"),

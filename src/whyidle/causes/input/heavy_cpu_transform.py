@@ -6,8 +6,8 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.host.core_capacity import find_capacity, mostly_waits
-from whyidle.analysis.input.batch_waits import BatchWaits, find_batch_waits, handoff_s
+from whyidle.analysis.host.core_capacity import find_capacity
+from whyidle.analysis.input.batch_waits import handoff_s
 from whyidle.analysis.input.decoding_libraries import (
     decoded_by_workers,
     decodes_media,
@@ -15,14 +15,12 @@ from whyidle.analysis.input.decoding_libraries import (
     stored_by_workers,
 )
 from whyidle.analysis.input.sample_work import SampleWork, work_inline, work_of_workers
-from whyidle.analysis.intervals import union_of
 from whyidle.analysis.lines.hottest_function import HottestFunction, hot_function
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import (
     from_gains,
     hidden_loading,
     predict_removal,
-    unhidden_loading,
 )
 from whyidle.analysis.steps.undisturbed_steps import undisturbed_share
 from whyidle.causes.host._eager_operators import find_eager_calls
@@ -37,9 +35,7 @@ from whyidle.causes.input._sample_evidence import (
 )
 from whyidle.causes.input._worker_evidence import (
     CHEAPER,
-    predict_cached_prefix,
-    predict_cached_prefix_by_workers,
-    predict_cached_samples,
+    describe_worker_prefix,
     wait_evidence,
 )
 from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
@@ -56,7 +52,7 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     """What it means
     -------------
     Decoding, resizing, augmenting or tokenising runs in the training process between the GPU's
-    work. Or it takes so long that even eight loader workers could not hide it.
+    work, or in loader workers that cannot be made faster by more of them.
 
     Why it costs
     ------------
@@ -66,13 +62,13 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     ------------------
     In the training process: the device is idle while the launching thread is in a library for
     images, video, audio or text, in a function named after data preparation, or in the job's own
-    generator of batches. Functions that launch kernels do not count. In a DataLoader without
-    workers, only the time counts that eight workers could not hide. The expected gain is what
+    generator of batches. Functions that launch kernels do not count. The expected gain is what
     workers would hide. If the share comes from stack samples, the bounds include their error.
 
     If loader workers were recorded, they mostly compute, and training would still wait for at least
     1 % of the step with as many workers as the cores allow. The lower bound assumes a third less
-    CPU time, the expected gain half of it.
+    CPU time, the expected gain half of it. While workers wait for cores, the step takes as long as
+    the cores need for the CPU time of all of the job's processes.
 
     In a tf.data pipeline: tf.data's own model shows one stage with most of the work per batch. By
     the CPU time of the process, it computes rather than waits. It is parallel already, or calls
@@ -80,8 +76,8 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Augmentation on the GPU launches kernels and is not counted. Time in the DataLoader that workers
-    can hide is ``dataloader-no-workers``. A profiler of the training process does not see
+    Augmentation on the GPU launches kernels and is not counted. Time in a DataLoader without
+    workers is ``dataloader-no-workers``. A profiler of the training process does not see
     transforms in workers. Results that are the same in every epoch are
     ``repeated-deterministic-preprocessing``.
 
@@ -101,12 +97,9 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         return _prove_by_workers(facts)
     outside = facts.time_of("preprocess") - find_eager_calls(facts).spans
     spent = facts.share_of(outside)
-    calls = find_batch_waits(facts, Role.BATCH_INLINE)
-    left = _unhidden_share(facts, calls)
-    if max(spent, left) < LEAST_SHARE:
+    if spent < LEAST_SHARE:
         return None
-    windows = outside if spent >= left else union_of(calls.start, calls.end)
-    hot, own = hot_function(facts, windows), work_inline(facts, windows)
+    hot, own = hot_function(facts, outside), work_inline(facts, outside)
     cost = [seconds / facts.step_s for seconds in handoff_s(facts, facts.step_count)]
     space = find_capacity(facts, spent, spent, (cost[0], cost[1]))
     name = "costliest function"
@@ -118,20 +111,22 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
     )
     least, most = share_bounds(facts, outside)
     low, high = max(low, 0.0) * least / max(spent, 1e-9), min(high + most - spent, 1.0)
-    share = min(spent + left, 1.0)
-    alone = max(share, undisturbed_share(facts, outside))
-    expected = min(expected + left / 2, share)
+    alone = max(spent, undisturbed_share(facts, outside))
+    expected = min(expected, spent)
     predicted = predict_removal(
-        low, max(high + left, expected), "P1: preprocessed ahead by workers", expected
+        low, max(high, expected), "P1: preprocessed ahead by workers", expected
+    )
+    place = describe_work(own) or (
+        f", most of it in {hot.place.function}" if hot and hot.place else ""
     )
     return Proof(
-        headline=_make_headline(facts, (spent, left), hot, own),
+        headline=f"Preprocessing on the CPU takes {format_duration(spent * facts.step_s)} per step"
+        f"{place}",
         low=low,
-        high=share,
+        high=spent,
         predicted=predicted,
         evidence=(
             make_evidence("device idle during preprocessing, share of step", spent, "ratio"),
-            make_evidence("loading beyond eight workers, share of step", left, "ratio"),
             *[make_evidence(name, one.name, None, source="stacks") for one in (hot,) if one],
             *line_evidence(facts, own),
         ),
@@ -140,12 +135,9 @@ def heavy_cpu_transform(facts: Facts) -> Proof | None:
         facts=InputFacts(
             compute=1.0 if facts.on_cpu else facts.bucket_share("compute"),
             function=hot.name if hot else None,
-            media=decodes_media(facts, windows),
-            storage=storage_library(facts, windows),
-            chained=_has_transform_list(facts),
-            same_again=facts.workers.same_again and left >= LEAST_SHARE,
-            cached=predict_cached_samples(left),
-            leading=predict_cached_prefix(facts, left) if left >= LEAST_SHARE else None,
+            media=decodes_media(facts, outside),
+            storage=storage_library(facts, outside),
+            same_again=False,
             **describe_samples(own, alone),
         ),
         removal=predict_without_work(facts, own, alone),
@@ -171,14 +163,15 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
         made = workers.batch_time + workers.pickle_time - saved
         work = max(0.0, workers.mean_of("process_cpu") - saved)
         stall = workers.predict_stall(workers.best_workers, made, work)
-        gains.append(max(0.0, left - workers.remaining_share(stall)))
+        on_cores = workers.predict_on_full_cores(saved) if gains else 0.0
+        gains.append(max(0.0, left - workers.remaining_share(stall), on_cores))
     own = work_of_workers(facts)
     place = f", most of it in {workers.hottest_line[0].function}" if workers.hottest_line else ""
     return Proof(
         headline=f"Preprocessing a batch takes {format_duration(workers.mean_of('cpu'))} of "
         f"CPU{describe_work(own) or place}",
         low=gains[0],
-        high=left,
+        high=max(left, gains[2]),
         predicted=from_gains((gains[0], gains[1], gains[2]), "P1: cheaper preprocessing"),
         evidence=(*wait_evidence(workers, "cpu", "delay", "collate"), *line_evidence(facts, own)),
         confidence=0.85,
@@ -189,43 +182,12 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
             inside=True,
             media=decoded_by_workers(facts),
             storage=stored_by_workers(facts),
-            chained=_has_transform_list(facts),
-            leading=predict_cached_prefix_by_workers(workers),
+            **describe_worker_prefix(workers, own),
             **describe_worker_samples(facts, own),
         ),
         removal=predict_without_worker_code(facts, own),
+        bucket="compute" if on_cores else None,
     )
-
-
-def _has_transform_list(facts: Facts) -> bool:
-    return any(loader.chained for loader in facts.timeline.loading.loaders)
-
-
-def _unhidden_share(facts: Facts, calls: BatchWaits) -> float:
-    """Share of the step that a loader without workers would still cost if it had eight. It is zero
-    for a loader that mostly waits: more than eight workers can wait at once."""
-    if mostly_waits(facts):
-        return 0.0
-    blocked = float(calls.exposed.sum()) / facts.scope_s
-    work = float(calls.durations_s.sum()) / facts.scope_s
-    return min(unhidden_loading(work, 1.0 - blocked), blocked)
-
-
-def _make_headline(
-    facts: Facts, shares: tuple[float, float], hot: HottestFunction | None, own: SampleWork | None
-) -> str:
-    spent, left = shares
-    place = f", most of it in {hot.place.function}" if hot and hot.place else ""
-    place = describe_work(own) or place
-    if spent < left:
-        calls = find_batch_waits(facts, Role.BATCH_INLINE)
-        loads_s = float(calls.durations_s.sum()) / facts.step_count
-        return (
-            f"Loading takes {format_duration(loads_s)} per step, more than eight workers "
-            f"hide{place}"
-        )
-    share = min(spent + left, 1.0)
-    return f"Preprocessing on the CPU takes {format_duration(share * facts.step_s)} per step{place}"
 
 
 def _user_place(facts: Facts) -> Place | None:

@@ -135,19 +135,6 @@ def _whole_arrays(proof: Proof) -> str | Proposal | None:
     )
 
 
-def _reorder_transforms(proof: Proof) -> str | None:
-    chained = proof.get_facts(InputFacts).chained
-    text = (
-        "in the list of transforms, move the crop or resize before the costly per-pixel transforms"
-    )
-    return text if chained else None
-
-
-def _predict_nothing(proof: Proof) -> Predicted:
-    method = "no promise: the recording does not time single transforms"
-    return Predicted(speedup=1.0, low=1.0, high=max(1.0, proof.predicted.high), method=method)
-
-
 def _whole_batches(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     loop = "iterate with ds.iter(batch_size=...) instead of row by row"
@@ -349,15 +336,5 @@ ADVICE = (
         summary=_batched_lookup,
         predicted=_rewriting_gain,
         risk="all samples at once take memory; random augmentation has to be written for batches",
-    ),
-    advice(
-        *("cheap-transforms-first", "heavy-cpu-transform"),
-        title="Run transforms that shrink samples first",
-        doc="Cropping before per-pixel transforms saves work and gives the same samples. Only the "
-        "author knows which transforms may change places. Proposed where the dataset has a list of "
-        "several transforms; the recording does not time them, so no gain is promised.",
-        summary=_reorder_transforms,
-        predicted=_predict_nothing,
-        risk="a transform whose result depends on what is cropped away must stay before the crop",
     ),
 )

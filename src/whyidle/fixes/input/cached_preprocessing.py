@@ -19,10 +19,11 @@ def cached_preprocessing(proof: Proof) -> Proposal | None:
     """Cache samples that are the same in every epoch. Applied at run time, a sample enters the
     cache in memory once it is proven to be constant: made twice with different random states and
     equal bit for bit; in every epoch some samples are made again to check. Where no sample was seen
-    to be equal in two epochs, but the dataset has a chain of transforms (like torchvision's
-    Compose) and was read in two epochs, this is advice: cache what comes before the first random
-    transform. The recording does not show which transforms are random, so that gain may be anything
-    from nothing to all of it."""
+    to be equal in two epochs, but the dataset was read in two epochs, this is advice: cache what
+    comes before the first random transform. Its line is told if ``__getitem__`` draws random
+    numbers, by its source; then stack samples time the lines before. Else the dataset must have a
+    chain of transforms (like torchvision's Compose), and the gain may be anything from nothing to
+    all of it, as the recording does not show which of them are random."""
     facts = proof.get_facts(InputFacts)
     if facts.same_again:
         return Proposal(
@@ -36,9 +37,10 @@ def cached_preprocessing(proof: Proof) -> Proposal | None:
         )
     if facts.leading is None:
         return None
+    begin = f", at {facts.random}" if facts.random else ""
     return Proposal(
-        summary="cache the result before the first random transform, by index, and apply the "
-        "random transforms to a copy of it",
+        summary=f"cache each sample as it is before the first random transform{begin}, in memory "
+        "or in files, and apply the random transforms to a copy of it",
         predicted=facts.leading,
         risk="a random transform before the cache is frozen; the cache takes memory or disk space",
         automatic=False,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from ...core.cpu_cores import usable_cores
 from ...core.own_files import FOLDER
 from ...core.recorder import clock_ns, process_start_ns
 from ...knobs._fork_safety import explain_unfit
-from .transform_chains import find_chains, has_order
+from .transform_chains import find_chains
 
 UNFIT = "_whyidle_unfit"
 MOST_WORKERS = 1_000
@@ -33,8 +32,7 @@ def describe_loader(loader: Any) -> dict[str, Any]:
         "prefetch": loader.prefetch_factor,
         "pinned": bool(loader.pin_memory),
         "persistent": bool(loader.persistent_workers),
-        "chained": _holds_chain(loader.dataset, has_order),
-        "transforms": _holds_chain(loader.dataset, lambda _: True),
+        "transforms": _holds_chain(loader.dataset),
         "iterable": bool(loader._dataset_kind),
         "unfit": _explain_unfit(loader),
         "batches": _epoch_length(loader),
@@ -58,11 +56,11 @@ def _explain_unfit(loader: Any) -> str:
     return why
 
 
-def _holds_chain(dataset: Any, fits: Callable[[Any], bool]) -> bool | None:
-    """Whether a dataset holds a chain of transforms that fits; None if an object in it, such as a
+def _holds_chain(dataset: Any) -> bool | None:
+    """Whether a dataset holds a chain of transforms; None if an object in it, such as a
     proxy, cannot be inspected."""
     try:
-        return any(map(fits, find_chains(dataset)))
+        return any(True for _ in find_chains(dataset))
     except Exception:  # the other facts are still recorded
         return None
 

@@ -31,13 +31,6 @@ def find_chains(dataset: Any) -> list[Any]:
     return list(chains.values())
 
 
-def has_order(chain: Any) -> bool:
-    """Whether a chain is a list of several transforms, whose order could change."""
-    from torch import nn
-
-    return not isinstance(chain, nn.Sequential) and len(chain.transforms) > 1
-
-
 def _is_chain(value: Any) -> bool:
     from torch import nn
 
