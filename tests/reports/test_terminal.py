@@ -16,7 +16,7 @@ from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Attribution, Diagnosis, Edit, FixedJob, Trial, Verdict
 from whyidle.model.signals import SIGNALS
 from whyidle.reports._text_bar import LETTERS, allocate_cells
-from whyidle.reports._text_page import Page
+from whyidle.reports._text_page import Page, whole_clauses
 from whyidle.reports.terminal import render
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.demo import job
@@ -247,3 +247,20 @@ def test_a_job_that_waits_for_no_known_cause_is_told_for_what_at_the_end(full):
     verdict = msgspec.structs.replace(full.verdict, state="starved", headline=headline, cause=None)
     text = render(msgspec.structs.replace(full, verdict=verdict))
     assert "STARVED: The CPU waits for the other ranks 39% of the time\n" in text
+
+
+FIRST = "then replace the loop by operators on whole tensors (broadcasting)"
+LONG = "one clause of many words, with commas, and no other place to stop at"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("short; whole", "short; whole"),
+        ("keep the first part (a; b) of it; drop the rest", "keep the first part (a; b) of it"),
+        (f"a; {FIRST}; mask", f"a; {FIRST}"),
+        (LONG, LONG),
+    ],
+)
+def test_a_summary_ends_with_a_whole_clause_even_if_that_is_longer(text, left):
+    assert whole_clauses(text, 40) == left
