@@ -104,6 +104,7 @@ VARIANTS = [
             {"all_used": False, "same_unused": True},
             {"pipeline": "python"},
             {"pipeline": "rows"},
+            {"pipeline": "operators", "shuffled": "map(decode)"},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},
         ),
     )

@@ -202,6 +202,7 @@ class InputFacts(ProofFacts):
 class InterruptionFacts(ProofFacts):
     """Facts on interruptions of training."""
 
+    shuffled: str = ""  # what fills a shuffle buffer before the first step
     explicit: bool = False  # whether the script calls the collector
     left_over: float = 0.0  # part of the collections that thinning leaves
     thinned: Predicted | None = None

@@ -11,7 +11,7 @@ from whyidle.analysis.steps.forecast import from_gains, predict_removal
 from whyidle.model.cause import NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration, format_part
-from whyidle.model.proof_facts import InputFacts
+from whyidle.model.proof_facts import InterruptionFacts
 
 
 @cause(
@@ -66,7 +66,7 @@ def slow_startup(facts: Facts) -> Proof | None:
     found = lines_with_share(facts, spans)
     most = _costliest_share(found)
     at = f", {format_part(most)} {describe_place(found[0][0])}" if found else ""
-    places, function = [place for place, _ in found[:3]], None
+    places, function = [place for place, _ in found[:3]], ""
     if fill := describe_fill(facts, most * seconds):
         text, slow, fill_s = fill
         at, function, most = f": {text}", slow.describe_call(), min(fill_s / seconds, 1.0)
@@ -89,7 +89,7 @@ def slow_startup(facts: Facts) -> Proof | None:
         ),
         confidence=0.9 if found else 0.7,
         where=tuple(places),
-        facts=InputFacts(function=function),
+        facts=InterruptionFacts(shuffled=function),
     )
 
 

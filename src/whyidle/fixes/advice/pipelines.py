@@ -6,7 +6,7 @@ from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.fix import advice
 from whyidle.model.number_text import format_bytes
-from whyidle.model.proof_facts import InputFacts
+from whyidle.model.proof_facts import InputFacts, InterruptionFacts
 
 _WHOLE = {
     "rows": "make whole batches instead of rows: from_tensor_slices(arrays).batch(...) where the "
@@ -41,7 +41,7 @@ def _reshuffled_cache(proof: Proof) -> str | None:
 
 def _cached_decoding(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
-    if facts.cached is None:
+    if facts.cached is None or facts.pipeline != "operators":
         return None
     moved = ", and shuffle behind the cache" if facts.shuffled else ""
     return (
@@ -89,10 +89,9 @@ ADVICE = (
         doc="A shuffle buffer is filled before it gives the first element. Proposed where that "
         "takes most of a start, in a pipeline of tf.data.",
         summary=lambda proof: (
-            f"shuffle before {proof.get_facts(InputFacts).function}, not behind it: names of files "
-            "or records that are not decoded fill a buffer at once; or make the buffer smaller, "
-            "which mixes less"
-            if proof.get_facts(InputFacts).function
+            f"shuffle before {name}, not behind it: names of files or records that are not decoded "
+            "fill a buffer at once; or make the buffer smaller, which mixes less"
+            if (name := proof.get_facts(InterruptionFacts).shuffled)
             else None
         ),
         consent="rounding",
