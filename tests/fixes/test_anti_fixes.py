@@ -103,7 +103,7 @@ VARIANTS = [
             {"all_used": False, "same_unused": True},
             {"pipeline": "python"},
             {"pipeline": "rows"},
-            {"shuffled": True, "before_shuffle": "decode", "layer": "nn.LSTM"},
+            {"pipeline": "operators", "shuffled": True, "before_shuffle": "map(decode)"},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},
             {"layer": "LSTM"},
         ),

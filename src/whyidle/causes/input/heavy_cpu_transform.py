@@ -157,7 +157,7 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
     left = workers.remaining_share(workers.predict_stall(workers.best_workers))
     if left < LEAST_SHARE or workers.same_again:
         return None
-    gains = []
+    gains = list[float]()
     for share in CHEAPER:
         saved = share * workers.mean_of("cpu")
         made = workers.batch_time + workers.pickle_time - saved

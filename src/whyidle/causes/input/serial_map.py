@@ -93,6 +93,7 @@ def serial_map(facts: Facts) -> Proof | None:
         workers=calls,
         waits=bool(slow.waits),
         interleaved=slow.is_interleave,
+        pipeline="operators",
         **describe_cache(facts, slow),
     )
     headline = f"The tf.data stage {slow.describe_call()} handles one element at a time: "

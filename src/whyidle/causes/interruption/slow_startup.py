@@ -66,7 +66,7 @@ def slow_startup(facts: Facts) -> Proof | None:
     found = lines_with_share(facts, spans)
     most = _costliest_share(found)
     at = f", {format_part(most)} {describe_place(found[0][0])}" if found else ""
-    places, function = [place for place, _ in found[:3]], None
+    places, function = [place for place, _ in found[:3]], ""
     if fill := describe_fill(facts, most * seconds):
         text, slow, fill_s = fill
         at, function, most = f": {text}", slow.describe_call(), min(fill_s / seconds, 1.0)

@@ -40,7 +40,7 @@ def _reshuffled_cache(proof: Proof) -> str | None:
 
 def _cached_decoding(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
-    if facts.cached is None:
+    if facts.cached is None or facts.pipeline != "operators":
         return None
     moved = ", and shuffle behind the cache" if facts.shuffled else ""
     return (
