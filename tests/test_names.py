@@ -4,9 +4,9 @@ import pytest
 
 import codebase
 
-MOST_LINES = 108_607
+MOST_LINES = 108_486
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
-MOST_THRESHOLDS = 832
+MOST_THRESHOLDS = 817
 MOST_SMALL = 38
 LARGEST_FOLDER = 35
 """these, too"""
