@@ -4,9 +4,9 @@ import pytest
 
 import codebase
 
-MOST_LINES = 108_975
+MOST_LINES = 108_860
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
-MOST_THRESHOLDS = 831
+MOST_THRESHOLDS = 816
 MOST_SMALL = 37
 LARGEST_FOLDER = 35
 """these, too"""

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from emulator import fake_nvml
-from whyidle.machine.checks import source_checks
+from whyidle.machine.checks import doctor
 from whyidle.machine.sources import nvml
 from whyidle.model.live.telemetry import Absent, Available, Meter
 
@@ -19,7 +19,7 @@ def source(told, subject="machine"):
 
 
 def checks(sources, *, gpu=True):
-    return source_checks.check_sources(Path("/"), {}, gpu=gpu, sources=sources)
+    return doctor.check_sources(Path("/"), {}, gpu=gpu, sources=sources)
 
 
 def test_what_is_missing_is_told_by_its_reason():

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from whyidle.machine.checks import gpu_checks, host_checks, software_checks
+from whyidle.machine.checks import doctor, gpu_checks, host_checks
 from whyidle.machine.checks.doctor import examine_machine
 from whyidle.model.machine import Check
 
@@ -167,17 +167,17 @@ def test_the_whole_examination_changes_nothing(tmp_path: Path):
 def test_a_cpu_build_beside_a_gpu_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     package = {"torch-2.13.0+cpu.dist-info/METADATA": "Name: torch\nVersion: 2.13.0+cpu\n"}
     monkeypatch.syspath_prepend(write(tmp_path, package))
-    assert named(software_checks.check_software(gpu=True), "torch build").state == "gap"
-    assert not [c for c in software_checks.check_software(gpu=False) if c.state == "gap"]
+    assert named(doctor.check_software(gpu=True), "torch build").state == "gap"
+    assert not [c for c in doctor.check_software(gpu=False) if c.state == "gap"]
 
 
 def test_every_verb_that_needs_an_extra_says_which(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(
-        software_checks,
+        doctor,
         "installed_version",
         lambda name: None if name in ("duckdb", "lightkube") else "1",
     )
-    checks = software_checks.check_software(gpu=False)
+    checks = doctor.check_software(gpu=False)
     assert named(checks, "whyidle attach").state == "ok"
     for verb, package in (("fleet", "duckdb"), ("fleet --ledger kubernetes", "lightkube")):
         check = named(checks, f"whyidle {verb}")

@@ -1,5 +1,6 @@
 """What a process says of itself."""
 
+import json
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from own_sgd import OWN_SGD
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
+from whyidle.model import process_facts as declared  # noqa: E402
 from whyidle.probe.frameworks.torch import process_facts  # noqa: E402
 
 
@@ -118,3 +120,21 @@ def test_of_ever_new_optimizers_the_first_few_are_told():
     for one in made:
         loop.number_optimizer(one)
     assert len(loop.recorder.facts["optimizers"]) == 8
+
+
+BESIDES = {"rank", "world_size", "path", "gc_threshold"}
+"""what readers take from the document itself"""
+
+
+def test_the_probe_writes_what_is_declared(tmp_path):
+    """The probe imports nothing of ours: only this test holds both sides together."""
+    command = [sys.executable, "-c", UNASKED, str(tmp_path)]
+    subprocess.run(command, check=True)
+    (path,) = tmp_path.glob("*.facts.json")
+    facts = json.loads(path.read_text())
+    for kind, part in (
+        (declared.ProcessFacts, facts),
+        (declared.Switches, facts["switches"]),
+        (declared.OptimizerFacts, facts["optimizer"]),
+    ):
+        assert set(part) - BESIDES <= set(kind.__struct_fields__)

@@ -14,8 +14,8 @@ from whyidle.model.live.telemetry_lines import read_telemetry
 from whyidle.record.monitor import (
     DOUBLING_BYTES,
     JITTER,
-    LIMIT,
     MOST,
+    OWN_SHARE,
     WINDOW_NS,
     AppendOnlyFile,
     ClockReading,
@@ -183,7 +183,7 @@ def test_reads_that_are_dear_come_less_often_and_the_file_says_so(tmp_path, monk
     """On a busy machine a thread gets little of a core: what is allowed here is less yet."""
     monkeypatch.setattr("whyidle.record.monitor.WINDOW_NS", 50_000_000)
     monkeypatch.setattr(
-        "whyidle.record.monitor.ReadBudget", lambda *_: ReadBudget(limit=LIMIT / 100)
+        "whyidle.record.monitor.ReadBudget", lambda *_: ReadBudget(limit=OWN_SHARE / 100)
     )
     path = tmp_path / "t"
     dear = source(lambda n: burn(0.005), period_s=0.01)  # half a core
@@ -256,9 +256,9 @@ def test_what_others_leave_may_be_taken(tmp_path):
             each.budget = ReadBudget()
             each.budget.start_accounting(0, 0)
             each.taken_ns = 0
-        other.taken_ns = int(share * LIMIT * WINDOW_NS)
+        other.taken_ns = int(share * OWN_SHARE * WINDOW_NS)
         monitor._looked_at(other, [one, other], WINDOW_NS)
-        one.taken_ns = int(0.75 * LIMIT * WINDOW_NS)
+        one.taken_ns = int(0.75 * OWN_SHARE * WINDOW_NS)
         monitor._looked_at(one, [one, other], WINDOW_NS)
         assert one.budget.stretch == pytest.approx(stretch)
 
@@ -315,7 +315,7 @@ def test_it_slows_down_when_reading_is_dear(tmp_path):
         cpu, wall = cpu + 20_000_000, wall + int(500_000_000 * budget.stretch)
         budget.account_reads(cpu, wall, int(500_000_000 * budget.stretch))
     assert 4 <= budget.stretch < 8
-    assert 20 / (500 * budget.stretch) <= LIMIT
+    assert 20 / (500 * budget.stretch) <= OWN_SHARE
 
 
 def test_it_speeds_up_again_and_keeps_its_bounds():

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
+from whyidle.model.number_text import MOST_NAMED
 from whyidle.reports._number_format import format_factor, format_gain, is_uninformative
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 EVERY_S = 1.0
 """period of redrawing: a clock that stands still looks like a program that hangs"""
-NAMED = 3
-"""candidates that are named"""
 
 
 class FixProgress:
@@ -68,9 +67,9 @@ class FixProgress:
         names = [
             item.fix
             + (f" (predicted {format_factor(item.predicted.speedup)}x)" if item.predicted else "")
-            for item in ready[:NAMED]
+            for item in ready[:MOST_NAMED]
         ]
-        more = [f"{len(ready) - NAMED} more"] if len(ready) > NAMED else []
+        more = [f"{len(ready) - MOST_NAMED} more"] if len(ready) > MOST_NAMED else []
         first, _, _ = diagnosis.verdict.headline.partition(". ")
         self._print_line(f"{diagnosis.verdict.state}: {first}")
         self._print_line(f"to try: {', '.join([*names, *more])}" if names else "nothing to try")

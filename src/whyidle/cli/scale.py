@@ -25,13 +25,13 @@ from whyidle.cli import run as run_verb
 from whyidle.cli._next_steps import store_option
 from whyidle.cli._options import add_option, add_outputs, add_store, parse_count, store_of
 from whyidle.errors import InputError, UsageError
+from whyidle.model.node_lists import MOST_RANKS
 from whyidle.version import __version__
 
 if TYPE_CHECKING:
     from whyidle.model.documents.rank_scaling import Link, RankScaling
     from whyidle.store.entry import Entry
 
-MOST_RANKS = 100_000
 STEPS = 80
 """steps of the command: enough for those that are left out and those that are measured"""
 _LINK = re.compile(

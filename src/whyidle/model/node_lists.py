@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-MOST: Final = 100_000
+MOST_RANKS: Final = 100_000
 """of a list; a longer one is an error"""
 
 
@@ -21,7 +21,7 @@ def expand_nodes(text: str) -> list[str]:
         stems = [""]
         for plain, bracket in re.findall(r"([^\[]+)|\[([^\]]*)\]", part):
             ends = [plain] if plain else list(_numbers_in(bracket))
-            if len(stems) * len(ends) > MOST:
+            if len(stems) * len(ends) > MOST_RANKS:
                 raise ValueError(part)
             stems = [stem + end for stem in stems for end in ends]
         names += stems
@@ -64,6 +64,6 @@ def expand_numbers(text: str) -> list[int]:
 
 def _span(low: str, high: str) -> range:
     found = range(int(low), int(high or low) + 1)
-    if len(found) > MOST or len(low) > 9:
+    if len(found) > MOST_RANKS or len(low) > 9:
         raise ValueError(f"{low}-{high}")
     return found

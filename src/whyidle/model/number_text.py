@@ -12,6 +12,9 @@ scatter, only the low end is proven"""
 _ALL = 0.995
 """from here on a share would be shown as 100 %"""
 
+MOST_NAMED = 3
+"""things of a list that a sentence names; of more it tells the number"""
+
 
 def format_digits(value: float) -> str:
     """Three digits; whole numbers from 1000 on."""

@@ -10,7 +10,7 @@ of a recording use only the role. Its *label* is shown to the user, in the frame
 from __future__ import annotations
 
 import struct
-from typing import Any, TypedDict
+from typing import Any
 
 MAGIC = b"whyidle spans 1\n"
 """the first bytes of ``PID.spans``: file type and version of the layout"""
@@ -43,101 +43,13 @@ CLOCK = struct.Struct("<3qQ")
 waiting for one (-1: unknown); the thread"""
 
 
-class Switches(TypedDict, total=False):
-    """Switches of the framework and the interpreter; None: cannot be read."""
-
-    anomaly_mode: bool | None
-    deterministic: bool | None
-    cudnn_benchmark: bool | None
-    cudnn_deterministic: bool | None
-    sync_debug: bool | None
-    run_eagerly: bool | None  # of the model that is fitted
-    functions_eager: bool | None  # of all traced functions
-    steps_per_call: int | None  # of the model that is fitted
-    batch_callbacks: list[str]  # callbacks that look at every batch, by their classes
-    num_threads: int
-    gc_threshold: list[int]
-    seen: dict[str, int]  # how often each was on; ``looks``: number of readings
-
-
-class OptimizerFacts(TypedDict):
-    """An optimizer."""
-
-    name: str
-    tensors: int
-    elements: int
-    groups: int
-    foreach: bool | None
-    fused: bool | None
-    differentiable: bool | None
-    momentum: float | None
-    dtype: str | None  # of most of its tensors
-    unread: int  # elements in rows of matrices whose gradient is zero
-
-
-class AllocatorFacts(TypedDict):
-    """Counters of the allocator of device memory."""
-
-    allocated_peak_bytes: int
-    device_bytes: int
-    reads: list[list[int]]
-    """[time ns, number of steps, how often the cache was emptied to make room]"""
-
-
-class SaveFacts(TypedDict):
-    """A checkpoint that was written; ``bytes`` is None if unknown."""
-
-    path: str
-    bytes: int | None
-    seconds: float
-    cpu_s: float
-
-
-class ProcessFacts(TypedDict, total=False):
-    """``PID.facts.json`` of a process that trains; ``PID.seen.json`` of one that does not has a
-    part of it. A key that is missing or None was not measured. Times are ns."""
-
-    pid: int
-    ppid: int
-    argv: list[str]
-    framework: str  # the folder of its adapter
-    version: str  # of the framework
-    cuda_built: str | None
-    gpus: list[str]  # of the host, including those hidden from the framework
-    thread: int | None  # the thread that trains
-    process_start: int | None
-    imported: int  # when the framework had been imported
-    first_step: int
-    ended: int
-    environment: dict[str, str]
-    device: str  # its type, such as ``cuda`` or ``cpu``
-    device_index: int | None
-    device_name: str | None
-    cores: float  # that the thread that trains may use
-    cores_given: float | None  # that the process could use when it started
-    rank: str | None
-    world_size: str | None
-    switches: Switches
-    optimizer: OptimizerFacts
-    optimizers: dict[str, OptimizerFacts]  # further ones, by the label of their steps
-    memory: list[list[int]]  # [when, after how many steps, resident bytes]
-    cpu: list[list[int]]  # [when, CPU time of the process until then]
-    allocator: AllocatorFacts
-    saves: list[SaveFacts]
-    skipped_steps: int
-    own: dict[str, int]
-    """modes of the thread that trains: how often each was on; ``looks``: number of checks"""
-    asked: dict[str, str]  # debugging mode -> the stack that switched it on
-    ddp: dict[str, Any]
-    sampler: dict[str, Any]
-    compiled: bool  # whether the whole training step is one compiled call
-    copied_bytes: int  # of a step's outputs, for which an input could have given its memory
-    fresh_bytes: float  # memory that the process takes from the system per step
-    fits: int  # calls of fit of Keras
-    py_dataset: dict[str, Any] | None  # of Keras, that the job trains on
-    died_of: str
-    enough: str  # why the recording ended
-
+ProcessFacts = dict[str, Any]
+"""``PID.facts.json`` of a process that trains; ``PID.seen.json`` of one that does not has a part of
+it. Keys, types and units are declared once, in ``model.process_facts``; a test holds that the probe
+writes no others. A key that is missing or None was not measured."""
+OptimizerFacts = ProcessFacts
+Switches = ProcessFacts
+"""parts of it"""
 
 NO_ROLE = ""
 """role of a span that is only shown"""

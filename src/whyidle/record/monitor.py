@@ -23,9 +23,16 @@ from typing import NamedTuple, TypeVar, cast
 from whyidle import catalog
 from whyidle.errors import WhyidleError
 from whyidle.model.live import telemetry_lines
-from whyidle.model.live.telemetry import Absent, Reader, Reading, Source, Target, split_key
+from whyidle.model.live.telemetry import (
+    OWN_SHARE,
+    Absent,
+    Reader,
+    Reading,
+    Source,
+    Target,
+    split_key,
+)
 
-LIMIT = 0.01  # share of a core that the monitor may take
 WINDOW_NS = 2_000_000_000
 MOST = 1000.0
 
@@ -64,7 +71,7 @@ class ReadBudget:
         stretch: factor of the period, 1 or more.
     """
 
-    def __init__(self, limit: float = LIMIT) -> None:
+    def __init__(self, limit: float = OWN_SHARE) -> None:
         self.limit = limit
         self.share = 0.0
         self._cpu_ns = self._wall_ns = 0
@@ -274,7 +281,7 @@ class Monitor:
 
     def _looked_at(self, one: _OpenedSource, watched: list[_OpenedSource], now: int) -> bool:
         others = sum(each.budget.share for each in watched if each is not one)
-        one.budget.limit = max(LIMIT / len(watched), LIMIT - others)
+        one.budget.limit = max(OWN_SHARE / len(watched), OWN_SHARE - others)
         if not one.budget.account_reads(
             one.taken_ns + one.total_blocked_ns(), now, self._period_ns(one)
         ):

@@ -35,7 +35,7 @@ from whyidle.model.diagnosis import (
     Utilization,
     Verdict,
 )
-from whyidle.model.number_text import format_digits, format_duration
+from whyidle.model.number_text import MOST_NAMED, format_digits, format_duration
 from whyidle.model.state_records import (
     DeviceMemory,
     FlightRecord,
@@ -61,8 +61,6 @@ _KINDS = {
     "bursts": "between bursts",
     "uneven": "unevenly",
 }
-_SHOWN = 3
-"""places that the notes name"""
 _GROWING = (
     "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before the command, so that segments "
     "grow in place; group batches by length, so that sizes repeat"
@@ -223,7 +221,7 @@ def _describe_peak(device: DeviceMemory) -> str:
     text = f"{when} device {device.device} had {_gigabytes(device.peak)} in use"
     shares = [
         f"{held.size / max(device.peak, 1):.0%} {_describe_place(held.place)}"
-        for held in device.holders[:_SHOWN]
+        for held in device.holders[:MOST_NAMED]
     ]
     return f"{text}: {', '.join(shares)}" if shares else text
 
@@ -314,7 +312,7 @@ def _make_finding(
         bucket=declared.bucket,
         severity=claim.severity,
         headline=claim.headline,
-        where=where[:_SHOWN],
+        where=where[:MOST_NAMED],
         lost=Interval(low=0.0, high=0.0),
         confidence=0.9,
         evidence=evidence,

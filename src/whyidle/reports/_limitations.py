@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.number_text import MOST_NAMED
 from whyidle.model.signals import SIGNALS
 from whyidle.reports._number_format import format_percent, format_seconds
 from whyidle.reports._sections import Facts, Folded, Items, Line, Section, Span
 
 _CAUSES = 6
 """causes named of one signal; the document has all"""
-_NAMED = 3
-"""signals named in the summary, those that most causes need first"""
 
 
 def unjudged_section(diagnosis: Diagnosis) -> Section | None:
@@ -40,11 +39,11 @@ def describe_unjudged(diagnosis: Diagnosis) -> str:
     """How many causes could not be judged, and what the recording lacks for most of them."""
     missing = _by_signal(diagnosis)
     names = [SIGNALS[signal].meaning if signal in SIGNALS else signal for signal in missing]
-    more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    more = f"; and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     count = len(diagnosis.abstentions)
     return (
         f"{count} cause{'s' if count != 1 else ''} not checked, because the recording lacks "
-        f"{'; '.join(names[:_NAMED])}{more}"
+        f"{'; '.join(names[:MOST_NAMED])}{more}"
     )
 
 

@@ -279,7 +279,9 @@ def _trials(diagnosis: Diagnosis, most: int) -> Section:
 def _notes(diagnosis: Diagnosis, most: int) -> list[Part]:
     """The first notes that do not stand beside the verdict."""
     others = [text for text in diagnosis.coverage.notes if text not in diagnosis.coverage.spoils]
-    return [Paragraph(text, "note", "dim", rows=2) for text in others[: min(max(most - 1, 0), NOTES)]]
+    return [
+        Paragraph(text, "note", "dim", rows=2) for text in others[: min(max(most - 1, 0), NOTES)]
+    ]
 
 
 def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:

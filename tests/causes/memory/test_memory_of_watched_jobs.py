@@ -3,7 +3,7 @@
 import pytest
 from imagined import BEGIN, MS, Imagined, S, finding
 
-from whyidle.analysis.memory.retained_losses import find_kept_losses
+from whyidle.analysis.sampling.interpretation import find_kept_losses
 from whyidle.record.recording_diagnosis import diagnose_jobs
 from whyidle.testing.contracts import check_bounds
 

@@ -17,9 +17,6 @@ from msgspec import Struct
 
 from whyidle.model.timeline import DeviceInfo
 
-_TERA: Final = 1e12
-_GIGA: Final = 1e9
-
 
 class DevicePeaks(Struct, frozen=True):
     """Dense peaks of one device, FLOP/s, and memory bandwidth, bytes/s. ``fp32`` is the vector
@@ -115,10 +112,10 @@ def memory_of(text: str) -> int | None:
     what the context of the device's library takes."""
     size = re.fullmatch(r"([\d.]+) ?([MG])i?B?", text.strip(), re.I)
     if size and size[1].replace(".", "", 1).isdigit():
-        return round(float(size[1]) * (_GIGA if size[2] in "Gg" else 1e6)) or None
+        return round(float(size[1]) * (1e9 if size[2] in "Gg" else 1e6)) or None
     name = re.sub(r"^(nvidia|amd|geforce|instinct)|[ _]", "", text.lower().strip())
     known = MEMORY.get(name.replace("rtx-", "rtx"))
-    return None if known is None else round(known * _GIGA)
+    return None if known is None else round(known * 1e9)
 
 
 def peak_of(info: DeviceInfo) -> DevicePeaks | None:
@@ -128,7 +125,7 @@ def peak_of(info: DeviceInfo) -> DevicePeaks | None:
         return DevicePeaks(fp32, tf32, fp16, bf16, None, bandwidth)
     for pattern, *row in _TABLE if info.name and not _SLICE.search(info.name) else ():
         if re.search(pattern, str(info.name), re.I):
-            bandwidth = row.pop(5) * _GIGA
-            fp32, tf32, fp16, bf16, fp8, *matrix = (rate and rate * _TERA for rate in row)
+            bandwidth = row.pop(5) * 1e9
+            fp32, tf32, fp16, bf16, fp8, *matrix = (rate and rate * 1e12 for rate in row)
             return DevicePeaks(fp32, tf32, fp16, bf16, fp8, bandwidth, *matrix)
     return None

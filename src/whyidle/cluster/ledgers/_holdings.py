@@ -11,9 +11,8 @@ from typing import Final
 
 from whyidle.errors import InputError
 from whyidle.model.fleet_rows import WHOLE, FleetJob, Holding, LedgerRows
+from whyidle.model.node_lists import MOST_RANKS
 
-MOST_GPUS: Final = 100_000
-"""of one job; a larger number is an error of the ledger"""
 MOST_BYTES: Final = 2 << 30
 
 
@@ -47,7 +46,7 @@ def add_holdings(
     where they divide evenly, and else as one. A job that still runs held them until ``seen_ms``,
     when the ledger was read. A job that ends before it starts is counted and left out."""
     start, end = job.start_ms, job.end_ms
-    if job.gpus > MOST_GPUS or (job.cpus is not None and job.cpus > MOST_GPUS * 1000):
+    if job.gpus > MOST_RANKS or (job.cpus is not None and job.cpus > MOST_RANKS * 1000):
         rows.counts["rows with impossible numbers"] += 1
         return
     if start is not None and end is None and job.state not in ("running", "pending"):

@@ -17,6 +17,7 @@ from whyidle.cluster.report.job_rows import fetch_rows
 from whyidle.cluster.report.reading import FleetTables
 from whyidle.cluster.report.tables import run_query
 from whyidle.model.documents.fleet import UNUSED_BUSY, Advice, Confidence, FleetJobRow
+from whyidle.model.number_text import MOST_NAMED
 
 COVERED: Final = 0.9
 """of a job's time that must have telemetry: below it, what was not seen may say the opposite"""
@@ -30,7 +31,6 @@ SPARE: Final = 1.2
 """memory to ask for, of the peak: sampling misses short peaks"""
 MUCH: Final = 2.0
 """times what was used, from which less is worth asking for: less than that is a fair reserve"""
-_NAMED: Final = 3
 _LEAST_JOBS: Final = 20
 """of which a 95th percentile is taken"""
 _MOST_WAITS: Final = 2_000
@@ -109,7 +109,7 @@ class OwnerRule(NamedTuple):
         query = f"""{_MERGED}
         SELECT coalesce(owner, '?') AS owner, count(*) AS count, sum({self.saved}) / 3.6e6 AS hours,
           list(job ORDER BY {self.saved} DESC)[:50] AS jobs,
-          list({self.note} ORDER BY {self.saved} DESC)[:{_NAMED}] AS notes
+          list({self.note} ORDER BY {self.saved} DESC)[:{MOST_NAMED}] AS notes
         FROM judged WHERE {self.condition} GROUP BY 1 ORDER BY hours DESC"""
         return [
             _advise(self.kind, row, self.text, self.confidence, self.share)
@@ -212,7 +212,7 @@ def find_cpu_surplus(fleet: FleetTables) -> list[Advice]:
         SELECT coalesce(owner, '?') AS owner, count(*) AS count,
           sum(floor(cpus / per_gpu - gpus) * allocated / gpus) / 3.6e6 AS hours,
           list(job)[:50] AS jobs, list(format('{{}} used {{:.1f}} of {{:.0f}} cores for {{}} GPUs',
-            job, {_CORES}, cpus, gpus))[:{_NAMED}] AS notes
+            job, {_CORES}, cpus, gpus))[:{MOST_NAMED}] AS notes
         FROM judged, shape WHERE cpus > 2 * per_gpu * gpus AND {_CORES} < 0.25 * cpus
         GROUP BY 1""",
     )
@@ -264,7 +264,7 @@ def find_fragmentation(fleet: FleetTables) -> list[Advice]:
         )
         SELECT count(*), sum(hours),
           list(format('{{}} waited {{:.1f}} h for {{}} GPUs', job, hours, gpus)
-            ORDER BY hours DESC)[:{_NAMED}]
+            ORDER BY hours DESC)[:{MOST_NAMED}]
         FROM judged""",
     )
     if not count:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import psutil
 
+from whyidle.model.live.telemetry import OWN_SHARE
+
 EVERY_S, COUNT_S, LIST_S = 0.1, 0.5, 1.0
 """intervals of samples, of samples with CPU time, and of searches for new processes"""
-MOST = 0.01  # share of a core that sampling may take; with many processes it samples less often
 _SPENT = ("user", "nice", "system", "irq", "softirq", "steal")
 
 
@@ -56,7 +57,7 @@ class ProcessTree:
             self._counted = now
             used = self._cpu_time(), _machine_s()
         self.samples.append(TreeSample(time.perf_counter_ns(), own, fetched, *used))
-        self._due = now + max(EVERY_S, (time.thread_time() - cpu) / MOST)
+        self._due = now + max(EVERY_S, (time.thread_time() - cpu) / OWN_SHARE)
 
     def _own_memory(self, process: psutil.Process) -> int:
         """Private memory of a process; also records its disk reads, since it may exit soon."""

@@ -19,12 +19,11 @@ from typing import Final
 from whyidle.machine.sources._open_file import OpenFile
 from whyidle.machine.sources._process import COUNTERS, Process
 from whyidle.machine.sources._process import METERS as OF_ONE
-from whyidle.model.live.telemetry import Absent, Meter, Reading, make_meters
+from whyidle.model.live.telemetry import OWN_SHARE, Absent, Meter, Reading, make_meters
 
 MOST: Final = 256
 """processes that are read; more are only counted. Each keeps three files open, at most half of the
 descriptors that this process may have"""
-SCAN_SHARE: Final = 0.01
 _HELD: Final = ("memory_resident_bytes",)
 _NO_DELAYS: Final = Absent(
     "not collected by this kernel", "sysctl -w kernel.task_delayacct=1 (as administrator)"
@@ -122,7 +121,7 @@ class ProcessTree:
             self._parents[pid] = self._parent_pid(pid)
         self._add_children()
         elapsed = time.perf_counter_ns() - began
-        self._next_scan_ns = began + int(elapsed / SCAN_SHARE)
+        self._next_scan_ns = began + int(elapsed / OWN_SHARE)
 
     def _parent_pid(self, pid: int) -> int:
         file = OpenFile(f"{self._proc}/{pid}/stat")

@@ -13,15 +13,124 @@ two seconds.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import psutil
 
 from whyidle.errors import InputError
-from whyidle.machine.sources import _control_group, _machine, _pressure, _process, _process_tree
+from whyidle.machine.sources import _control_group, _pressure, _process, _process_tree
 from whyidle.machine.sources._group_hierarchy import GroupHierarchy
-from whyidle.model.live.telemetry import Absent, Available, Meter, Reader, Reading, Target
+from whyidle.machine.sources._open_file import OpenFile, explain_unreadable, parse_numbers
+from whyidle.model.live.telemetry import (
+    Absent,
+    Available,
+    Meter,
+    Reader,
+    Reading,
+    Target,
+    make_meters,
+)
+
+_CORES = make_meters(
+    "cores",
+    9.8,
+    ("machine_cpu_user_s", "s", "counter", "CPU time of all programs on all cores"),
+    ("machine_cpu_system_s", "s", "counter", "CPU time in the kernel, interrupts included"),
+    ("machine_cpu_idle_s", "s", "counter", "time that cores had nothing to do"),
+    ("machine_cpu_stolen_s", "s", "counter", "time given to other virtual machines (steal)"),
+)
+_MEMORY = make_meters(
+    "memory",
+    14.2,
+    ("machine_memory_bytes", "bytes", "gauge", "memory of the machine"),
+    ("machine_memory_available_bytes", "bytes", "gauge", "memory available without swapping"),
+)
+_PAGING = make_meters(
+    "paging", 22.7, ("machine_faults_major", "1", "counter", "page faults that waited for storage")
+)
+_SHM = make_meters(
+    "shm",
+    2.2,
+    ("shm_used_bytes", "bytes", "gauge", "used space in /dev/shm, such as batches of workers"),
+    ("shm_free_bytes", "bytes", "gauge", "free space in /dev/shm"),
+)
+METERS: Final = _CORES + _MEMORY + _PAGING + _SHM
+_GROUPS: Final = {"stat": _CORES, "loadavg": (), "meminfo": _MEMORY, "vmstat": _PAGING}
+
+
+class Machine:
+    """Reads the files of ``/proc`` about the whole machine."""
+
+    def __init__(self, root: Path) -> None:
+        self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        self._shm = root / "dev/shm"
+        self._files = {name: OpenFile(root / "proc" / name) for name in _GROUPS}
+        self._idle_s: float | int = 0
+        self.missing: dict[str, Absent] = {}
+        for name, group in _GROUPS.items():
+            if not self._files[name].is_open:
+                self._note_missing(group, explain_unreadable(root / "proc" / name))
+        if not self._shm.is_dir():
+            self._note_missing(_SHM, Absent("this system has no /dev/shm"))
+
+    def _note_missing(self, group: tuple[Meter, ...], absent: Absent) -> None:
+        self.missing.update({meter.id: absent for meter in group})
+
+    def read(self, into: Reading) -> bytes:
+        """Add every value; return the last started task's id, empty if unknown."""
+        cores = parse_cores(self._files["stat"].read(1 << 20), self._tick_s)
+        if (idle := cores["machine_cpu_idle_s"]) is not None:
+            # it may fall a little, as the kernel sums it per core without a lock (proc_stat(5))
+            cores["machine_cpu_idle_s"] = self._idle_s = max(idle, self._idle_s)
+        into.update(cores)
+        load = (self._files["loadavg"].read() or b"").split()
+        into.update(parse_memory(self._files["meminfo"].read()))
+        paging = parse_numbers(self._files["vmstat"].read(), b"pgmajfault ")
+        into["machine_faults_major"] = paging.get(b"pgmajfault ")
+        into.update(_shared_memory(self._shm))
+        return load[4] if len(load) > 4 else b""
+
+    def close(self) -> None:
+        """Close every file."""
+        for file in self._files.values():
+            file.close()
+
+
+def parse_cores(content: bytes | None, tick_s: float) -> Reading:
+    """Parse the line of all cores in ``/proc/stat``."""
+    words = (content or b"").partition(b"\n")[0].split()
+    into: Reading = dict.fromkeys(meter.id for meter in _CORES)
+    if content is None or len(words) < 9:
+        return into
+    user, nice, system, idle, waits, irq, soft, stolen = (int(word) for word in words[1:9])
+    into["machine_cpu_user_s"] = (user + nice) * tick_s
+    into["machine_cpu_system_s"] = (system + irq + soft) * tick_s
+    into["machine_cpu_idle_s"] = (idle + waits) * tick_s
+    into["machine_cpu_stolen_s"] = stolen * tick_s
+    return into
+
+
+def parse_memory(content: bytes | None) -> Reading:
+    """Parse ``/proc/meminfo``, in KiB."""
+    lines = (b"MemTotal:", b"MemAvailable:")
+    kib = parse_numbers(content, *lines)
+    total, free = (kib[line] << 10 if line in kib else None for line in lines)
+    return {"machine_memory_bytes": total, "machine_memory_available_bytes": free}
+
+
+def _shared_memory(folder: Path) -> Reading:
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return dict.fromkeys(meter.id for meter in _SHM)
+    return {
+        "shm_used_bytes": (status.f_blocks - status.f_bfree) * status.f_frsize,
+        "shm_free_bytes": status.f_bavail * status.f_frsize,
+    }
+
 
 _SUMMED: Final = ("cpu_user_s", "cpu_system_s", "memory_resident_bytes")
 GIVEN: Final = frozenset(
@@ -109,7 +218,7 @@ def _read_machine() -> Reading:
 SIGNALS: tuple[Meter, ...] = (
     *_process.METERS,
     *_process_tree.METERS,
-    *_machine.METERS,
+    *METERS,
     *_pressure.METERS,
     *_control_group.METERS,
 )
@@ -120,7 +229,7 @@ class _LinuxHost:
     def __init__(self, target: Target) -> None:
         levels = GroupHierarchy(target.root, target.pid)
         self._job = _process_tree.ProcessTree(target.root, target.pid)
-        self._machine = _machine.Machine(target.root)
+        self._machine = Machine(target.root)
         self._pressure = _pressure.Pressure(target.root, levels)
         self._group = _control_group.ControlGroup(levels, target.pid)
         self.facts: Mapping[str, str] = {}

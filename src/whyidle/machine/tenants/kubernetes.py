@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from whyidle.model.documents.watch_document import Tenant
-from whyidle.model.live.tenancy import ProcessIdentity, Reservation
+from whyidle.model.live.tenancy import PATIENCE_S, ProcessIdentity, Reservation
 from whyidle.model.protobuf import BYTES, ProtobufError, read_fields
 
 RANK = 20
@@ -32,7 +32,6 @@ _CONTAINER = re.compile(r"([0-9a-f]{64})")
 LOGS = "var/log/pods"
 _NAMESPACE = "var/run/secrets/kubernetes.io/serviceaccount/namespace"
 SOCKET: Final = "var/lib/kubelet/pod-resources/kubelet.sock"
-PATIENCE_S: Final = 3.0
 MOST_BYTES: Final = 16 << 20
 """of an answer: what the kubelet's own clients accept"""
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -14,12 +14,10 @@ import subprocess
 from collections.abc import Mapping
 
 from whyidle.model.documents.watch_document import Tenant
-from whyidle.model.live.tenancy import ProcessIdentity, Reservation
+from whyidle.model.live.tenancy import PATIENCE_S, ProcessIdentity, Reservation
 from whyidle.model.node_lists import expand_nodes, expand_numbers
 
 RANK = 10
-PATIENCE_S = 3.0
-"""an unreachable controller keeps clients waiting for minutes"""
 _GROUP = re.compile(
     r"/(?:slurm(?:_[^/\n]+)?/uid_\d+|[^/\n]*slurmstepd\.scope)/(?:job_)?(\w+)(?:/step_(\w+))?"
 )

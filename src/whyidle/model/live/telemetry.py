@@ -22,6 +22,8 @@ Reading = dict[str, Value]
 Kind = Literal["gauge", "counter"]
 """gauge: current value · counter: only grows, so that differences are used"""
 Subject = Literal["machine", "process", "gpu", "gpu process"]
+OWN_SHARE: Final = 0.01
+"""share of a core that reading beside a job may take"""
 
 
 class Meter(Struct, frozen=True, kw_only=True):

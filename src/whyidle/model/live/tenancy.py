@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from whyidle.model.documents.watch_document import Tenant
 
@@ -39,6 +39,10 @@ class Reservation:
         """Who holds them, in words."""
         noun = "pod" if self.kind == "kubernetes" else "job"
         return f"{noun} {self.job}{f' of {self.user}' if self.user else ''}"
+
+
+PATIENCE_S: Final = 3.0
+"""for an answer of a scheduler: an unreachable controller keeps clients waiting for minutes"""
 
 
 class TenantReader(Protocol):

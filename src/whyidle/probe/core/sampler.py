@@ -30,7 +30,7 @@ from typing import Any
 
 from . import fault_containment
 from .own_files import FOLDER, name_file
-from .recorder import FLUSH_S, Recorder, clock_ns
+from .recorder import FLUSH_S, MOST_STACKS, Recorder, clock_ns
 from .thread_stacks import frames_of
 
 PERIOD_S = 0.02
@@ -63,7 +63,6 @@ SLEPT = 0.1
 still does"""
 _THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux has it
 _CODE, _AT = operator.attrgetter("f_code"), operator.attrgetter("f_lasti")
-MOST_KEYS = 20_000
 _DRIVER = os.environ.get("WHYIDLE_DRIVER")
 _OWN = (FOLDER, *(folder + os.sep for folder in (_DRIVER,) if folder))
 """files whose frames no stack shows: the probe's, and those of the folder ``WHYIDLE_DRIVER``, whose
@@ -240,7 +239,7 @@ class StackTable:
     def _learn_stack(
         self, key: tuple[int, ...], codes: Sequence[CodeType], frames: Sequence[FrameType]
     ) -> int:
-        if len(self._known) >= MOST_KEYS:
+        if len(self._known) >= MOST_STACKS:
             self._known.clear()
             self._alive.clear()
         self._alive.update(zip(map(id, codes), codes, strict=True))  # so that ids are not reused

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import fault_containment, loaded_modules
+from ..core.events import MOST_OTHERS
 from ..core.listener import Listener
 from ..core.trial_state import TrialState
 from .device_progress import DeviceProgress
@@ -84,8 +85,6 @@ WITNESSED = 10
 """the step after which the movement of parameters is measured"""
 RUNG_STEPS, RUNG_LEAST = 6, 3
 """fewest steps before a step time is reported, and fewest steps that it covers"""
-MOST_OTHERS = 50
-"""consecutive steps of other optimizers after which the first one is replaced"""
 BACKWARDS = 8
 """backward passes without an optimizer's step after which each of them counts as a step"""
 LONGER, MUCH_LONGER, MORE_STEPS = 3.0, 6.0, 24

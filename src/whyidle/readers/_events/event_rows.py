@@ -12,6 +12,8 @@ from whyidle.readers._events.event_types import Interner
 
 LONGEST_NS = 7 * 86_400 * 10**9
 """longest recording; times further from the median time are impossible"""
+FEWEST_STEPS = 3
+"""ranges of one name from which they may be the steps of a job"""
 I64 = NDArray[np.int64]
 Events = TypeVar("Events", HostEvents, DeviceEvents)
 _HOST: dict[str, Any] = {"kind": 0, "name": 0, "thread": 0, "corr": -1, "detail": -1}

@@ -29,6 +29,7 @@ from whyidle.model.state_records import (
 from whyidle.readers._events.trace_header import rank_in_names, to_natural
 from whyidle.readers._files.byte_stream import ByteStream
 from whyidle.readers._files.file_identification import HEAD_BYTES, head_of
+from whyidle.readers._files.recording_search import MOST_FILES
 from whyidle.readers._state.gpu_log import is_gpu_log, read_gpu_log
 from whyidle.readers._state.nccl_log import MARK, read_transports
 from whyidle.readers._state.stack_places import find_place, to_count
@@ -233,7 +234,6 @@ def _collectives(entries: list[Mapping[str, Any]]) -> tuple[Collective, ...]:
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _JSON = re.compile(rb'\s*\{.*"(?:pg_config|comm_lib_version|nccl_version)"', re.DOTALL)
 _MOST_BYTES = 8 << 30
-_MOST_FILES = 4096
 FAULTS: tuple[type[Exception], ...] = (*PICKLE_FAULTS, msgspec.DecodeError)
 
 
@@ -245,7 +245,7 @@ def find_state_files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if path.is_dir():
             inside = sorted(file for file in path.iterdir() if file.is_file())
-            files += filter(_may_be_state, inside[:_MOST_FILES])
+            files += filter(_may_be_state, inside[:MOST_FILES])
     return files
 
 

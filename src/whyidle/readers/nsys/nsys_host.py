@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.model.timeline import HostKind
-from whyidle.readers._events.event_rows import EventRows, merge_spans
+from whyidle.readers._events.event_rows import FEWEST_STEPS, EventRows, merge_spans
 from whyidle.readers.nsys.nsys_device import name_rows, text_of
 from whyidle.readers.nsys.sqlite_file import Database
 
@@ -25,7 +25,6 @@ _MODULE_LOADING: Final = "overheadType IN (6, 7, 393216, 458752)"
 """CUPTI's overhead of loading modules, when used first or by the driver"""
 _NUMBER: Final = re.compile(r"\d+")
 _STEP_NAME: Final = re.compile(r"iter|batch|train|step|epoch", re.I)
-_FEWEST_STEPS: Final = 3
 _COVER: Final = 0.7
 """ranges that are steps cover at least this much of the time between the first and the last: those
 around the optimizer alone, which are often called step, do not"""
@@ -150,7 +149,7 @@ def _add_steps(rows: EventRows, ranges: _Ranges, callers: I64) -> None:
 
 
 def _are_steps(ranges: _Ranges, found: I64) -> bool:
-    if len(found) < _FEWEST_STEPS:
+    if len(found) < FEWEST_STEPS:
         return False
     order = found[np.argsort(ranges.start[found], kind="stable")]
     start, end = ranges.start[order], ranges.end[order]

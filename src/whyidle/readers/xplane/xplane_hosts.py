@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.model.timeline import HostKind
-from whyidle.readers._events.event_rows import EventRows, merge_spans
+from whyidle.readers._events.event_rows import FEWEST_STEPS, EventRows, merge_spans
 from whyidle.readers.xplane.xplane_devices import STEP_NUMBER
 from whyidle.readers.xplane.xspace import Line, Plane
 
@@ -36,7 +36,6 @@ _CALL: Final = re.compile(r"^PjitFunction\(.*\)$")
 _DIRECTION: Final = re.compile(r"Memcpy\w*?(HtoD|DtoH|DtoD)", re.I)
 _CALLED: Final = re.compile(r"^(StatefulPartitionedCall/)+")
 """how TensorFlow begins the names of operators in a function"""
-_FEWEST_STEPS: Final = 3
 OUTSIDE: Final = "Python outside the framework"
 
 
@@ -167,7 +166,7 @@ class HostReader:
             assert self.main is not None
             line = self.main
             calls = self._find_step_calls(line)
-            if len(calls) >= _FEWEST_STEPS:
+            if len(calls) >= FEWEST_STEPS:
                 name = self.plane.event_name(int(line.metadata[calls[0]]))
                 self._add_marks(line, calls, f"step of {name}")
 
@@ -210,7 +209,7 @@ class HostReader:
             outermost = np.r_[True, line.start[calls][1:] >= ends[:-1]] if len(calls) else []
             calls = calls[outermost]
             total = int((line.end[calls] - line.start[calls]).sum())
-            if len(calls) >= _FEWEST_STEPS and total > longest:
+            if len(calls) >= FEWEST_STEPS and total > longest:
                 best, longest = calls, total
         called = np.isin(line.metadata, functions) & (line.length_ps > 0)
         start, end = merge_spans(line.start[called], line.end[called])

@@ -21,6 +21,7 @@ from types import MethodType
 from typing import Any
 
 from ... import wire
+from ...core.burst_budget import BUDGET
 from ...core.events import Events
 from ...core.recorder import ANNOTATION, OP, name_tag
 from ...core.wrapped_functions import set_attribute
@@ -31,8 +32,6 @@ FIRST_CALL = 3
 """the call of a step from which on it is measured: the first ones compile"""
 DESCRIBED = 2
 """the number of calls after which the inputs and outputs of a step are looked at"""
-BUDGET = 0.005
-"""share of the time that waiting for measured steps may take"""
 SHORT_NS = 20_000
 """calls of other compiled functions that take less are not recorded"""
 

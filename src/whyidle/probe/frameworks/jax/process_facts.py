@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 from ...core.events import Events
 from ...core.listener import Listener
@@ -87,7 +87,7 @@ class FactsReader(Listener):
         facts["switches"] = {**facts["switches"], "seen": dict(self.seen)}
         facts.update(self.calls.facts)
         for name, ask in self.events.live_facts.items():
-            cast("dict[str, Any]", facts)[name] = ask()
+            facts[name] = ask()
         facts["cpu"] = [*facts.get("cpu", [])[:1], [clock_ns(), time.process_time_ns()]]
         if self.calls.pages is not None and steps > self.calls.pages[0]:
             before, known = self.calls.pages

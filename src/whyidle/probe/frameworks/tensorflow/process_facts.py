@@ -6,7 +6,7 @@ import gc
 import sys
 import time
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 from ...core.events import Events
 from ...core.listener import Listener
@@ -89,7 +89,7 @@ class FactsReader(Listener):
         facts = self.events.recorder.facts
         if facts.get("framework") == "tensorflow":
             for name, ask in self.events.live_facts.items():
-                cast("dict[str, Any]", facts)[name] = ask()
+                facts[name] = ask()
             note_memory(facts, self.events.steps)
             facts["cpu"] = [*facts.get("cpu", [])[:1], [clock_ns(), time.process_time_ns()]]
 

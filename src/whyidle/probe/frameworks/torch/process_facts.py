@@ -8,7 +8,7 @@ import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from ...core.events import Events
 from ...core.listener import Listener
@@ -96,7 +96,7 @@ class FactsReader(Listener):
         switches: Switches = {**facts["switches"], **self.shared_switches(torch)}
         facts["switches"] = {**switches, "seen": _count_switches(facts, switches)}
         for name, ask in self.events.live_facts.items():
-            cast("dict[str, Any]", facts)[name] = ask()
+            facts[name] = ask()
         note_memory(facts, self.events.steps)
         _note_allocator(torch, facts, self.events.steps)
 
