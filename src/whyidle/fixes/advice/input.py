@@ -41,7 +41,12 @@ def _cheaper_transforms(proof: Proof) -> str | None:
     if facts.removed and (facts.table_rows or facts.looped or facts.kind in ("text", "table")):
         return None  # there is better advice
     where = ", or transform whole batches on the GPU" if facts.compute < IDLE_DEVICE else ""
-    how = "decode at reduced size, crop before resizing" if facts.media else "use faster operations"
+    how = "use faster operations"
+    if facts.media:
+        how = (
+            "decode JPEGs at reduced size (PIL: image.draft, TensorFlow: decode_jpeg(ratio=...)), "
+            "crop before resizing"
+        )
     if facts.kind == "audio":
         how = "cut the part that is used before it is resampled or filtered"
     return f"{how}, cache what is the same in every epoch{where}"
