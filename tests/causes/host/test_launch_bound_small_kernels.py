@@ -1,7 +1,7 @@
 import pytest
 
 from cured_twins import covers, judge, twin_speedup
-from imagined_jobs import healthy, launch_bound
+from imagined_jobs import launch_bound
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
 
@@ -61,11 +61,6 @@ def test_tiny_kernels_behind_a_full_queue_cost_nothing():
             for _ in range(200):
                 job.op("aten::add", kernels=[("elementwise_kernel", us(4))], host=us(15))
     proof = judge(CAUSE, job)
-    assert proof is None or proof.high < 0.03
-
-
-def test_a_healthy_job_is_left_alone():
-    proof = judge(CAUSE, healthy())
     assert proof is None or proof.high < 0.03
 
 
