@@ -146,10 +146,13 @@ class WorkerStalls(WorkerBatches):
 
     @cached_property
     def better_without(self) -> bool:
-        """Whether the step is shorter without workers than with fewer, as many or more of them."""
+        """Whether the step is shorter without workers than with fewer, as many or more of them.
+        What the present ones cost beyond the model (they compete with the training process) is
+        shared among them."""
         if not self.is_known or self.waiting_share + kept_waiting(self.facts) < LEAST_SHARE:
             return False
-        others = [self.predict_step(n) for n in range(1, self.best_workers + 1)]
+        each = max(0.0, self.facts.step_s - self.predict_step(self.count)) / max(self.count, 1)
+        others = [self.predict_step(n) + n * each for n in range(1, self.best_workers + 1)]
         return HARDLY * self.predict_step(0) <= min(*others, self.facts.step_s)
 
     def simulate_queue(self, depth: int) -> QueueWait:
