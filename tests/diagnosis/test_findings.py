@@ -144,6 +144,13 @@ def test_what_the_process_says_of_itself_is_told_though_its_bucket_holds_no_time
     assert [one.severity for one in found] == ["warning"] * told
 
 
+def test_more_cores_are_asked_for_only_where_nothing_cheaper_recovers_the_time():
+    full = SimpleNamespace(attribution={"input": 0.5})
+    asks, cached = proven("cpu-starved-allocation", 1.9, 0.5), proven("uncached-pipeline", 1.5, 0.5)
+    assert [one.cause for one in findings_of(full, [asks])] == ["cpu-starved-allocation"]
+    assert [one.cause for one in findings_of(full, [asks, cached])] == ["uncached-pipeline"]
+
+
 def test_removal_is_the_ceiling_over_all_fixes():
     facts = {"exposed": 0.3, "without_overlap": 0.3}
     (finding,) = findings_of(SLOW, [proven("blocking-h2d-copy", 1.1, 0.3, **facts)])

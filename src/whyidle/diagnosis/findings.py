@@ -17,6 +17,7 @@ from whyidle.model.buckets import Bucket
 from whyidle.model.cause import MOSTLY, WORTH, Cause, Proof
 from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix, Removal, Severity
 from whyidle.model.fix import Fix, Proposal
+from whyidle.model.proof_facts import AllocationFacts
 
 RISKY = 0.90
 """a fix whose stated interval reaches below this speed-up may do harm: it does not count, and
@@ -109,7 +110,13 @@ def _claim_bucket(finding: Finding, left: dict[str, float]) -> Finding:
 
 
 def _claim_order(item: ProvenCause, best: dict[Bucket, float]) -> int:
-    """Order of claims; ``best`` is the gain of automatic fixes per bucket."""
+    """Order of claims; ``best`` is the gain of automatic fixes per bucket. What asks for more
+    resources comes last: they cost money, and cheaper remedies of the same time none."""
+    if (
+        item.cause.id == "cpu-starved-allocation"
+        and not item.proof.get_facts(AllocationFacts).limit
+    ):
+        return 3
     if _automatic_gain(item) is not None:
         return 1
     own = _expected_share(item, [p for p in _propose_fixes(item) if p.consent == "none"])

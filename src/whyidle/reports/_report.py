@@ -279,9 +279,8 @@ def _trials(diagnosis: Diagnosis, most: int) -> Section:
 def _notes(diagnosis: Diagnosis, most: int) -> list[Part]:
     """The first notes that do not stand beside the verdict."""
     others = [text for text in diagnosis.coverage.notes if text not in diagnosis.coverage.spoils]
-    return [
-        Paragraph(text, "note", "dim", rows=2) for text in others[: min(max(most - 1, 0), NOTES)]
-    ]
+    most = min(max(most - 1, 0), NOTES)
+    return [Paragraph(text, "note", "dim", rows=2) for text in others[:most]]
 
 
 def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:
@@ -289,7 +288,7 @@ def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:
     verdict = diagnosis.verdict
     named = next((one for one in diagnosis.findings if one.cause == verdict.cause), None)
     seen = verdict.headline.partition(",")[0] if verdict.state == "starved" else ""
-    why = named.title if named else seen or STATES[verdict.state][1]
+    why = named.headline.partition(": ")[0] if named else seen or STATES[verdict.state][1]
     place = f" ({words.format_place(named.where[0])})" if named and named.where else ""
     text = summarize_outcome(diagnosis) or f"{verdict.state.upper()}: {why}{place}"
     if diagnosis.memory is not None and (death := diagnosis.memory.death) is not None:

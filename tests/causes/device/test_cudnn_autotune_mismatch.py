@@ -89,6 +89,16 @@ def test_a_wait_outside_of_a_convolution_is_another_thing():
     assert judge(CAUSE, job) is None
 
 
+def test_a_launch_that_waits_in_a_full_queue_is_no_search():
+    job = Builder()
+    for _ in range(6):
+        with job.step():
+            for _ in range(8):
+                with job.span("aten::cudnn_convolution", "cpu_op"):
+                    job.launch(CONV, us(300), blocking=True)
+    assert judge(CAUSE, job) is None
+
+
 def test_where_nothing_was_ever_searched_a_trial_is_offered_and_nothing_promised():
     proof = judge_with_facts(train(), OFF)
     assert proof.predicted.low == proof.predicted.speedup == 1.0

@@ -63,8 +63,9 @@ class DeviceWaits:
 
     @cached_property
     def search_waits(self) -> I64:
-        """Waits inside convolutions, where the library times its algorithms."""
-        return self.in_convolutions(self.rows)
+        """Synchronisations inside convolutions, where the library times its algorithms. A launch
+        that waits there has found the queue full."""
+        return self.in_convolutions(np.intersect1d(self.rows, self._facts.host.rows_of(Role.SYNC)))
 
     def in_convolutions(self, rows: I64) -> I64:
         """Return the host events inside a convolution, in scope or not."""

@@ -230,7 +230,10 @@ def read_fleet(
                 why="They have no job label, and no ledger names a job of this window.",
                 hint="Name the ledger that knows the jobs: --ledger slurm, or --ledger csv:FILE",
             )
-        raise InputError("No job ran in this window.", hint="Use a longer window: --since 30d")
+        raise InputError(
+            "No job ran in this window.",
+            hint="Use a longer window: --since 30d, or --since all for old files",
+        )
     tables.name_causes(connection)
     window = totals.clip_holdings(connection, window, now)
     if overlaps := totals.count_overlaps(connection):

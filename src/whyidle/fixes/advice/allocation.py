@@ -11,13 +11,15 @@ SAME_SPEED = Predicted(speedup=1.0, low=1.0, high=1.0, method="frees GPUs, same 
 
 
 def _request_cores(proof: Proof) -> str:
-    several = proof.get_facts(AllocationFacts).threads > 1
-    threads = "one thread per worker and " if several else ""
     facts = proof.get_facts(AllocationFacts)
-    how = "request more CPU cores per GPU (--cpus-per-task, CPU limits of the container)"
+    cheaper = f"{'one thread per worker and ' * (facts.threads > 1)}cheaper or cached preprocessing"
     if facts.limit:
         how = f"remove the limit on the job's cores ({facts.limit}, set by {facts.origin})"
-    return f"{how}; until then, use {threads}cheaper or cached preprocessing"
+        return f"{how}; until then, use {cheaper}"
+    return (
+        f"first use {cheaper}; if that is not enough, request more CPU cores per GPU "
+        "(--cpus-per-task, CPU limits of the container)"
+    )
 
 
 def _request_gpus(proof: Proof) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from whyidle.fixes._preparation import describe_preparation
 from whyidle.model.cause import Proof
-from whyidle.model.diagnosis import Predicted
 from whyidle.model.fix import Proposal, advice
 from whyidle.model.proof_facts import InputFacts
 
@@ -17,10 +16,6 @@ WHOLE_BATCHES = (
 """``loader`` is the one that the job has, with the order and the part of the data that it draws"""
 IDLE_DEVICE = 0.7
 """share of the step in which the device computes, below which it has time to prepare data"""
-
-
-def _cheaper_gain(proof: Proof) -> Predicted | None:
-    return proof.get_facts(InputFacts).cheaper
 
 
 def _cheaper_reads(proof: Proof) -> str | None:
@@ -41,12 +36,9 @@ def _cheaper_transforms(proof: Proof) -> str | None:
     if facts.removed and (facts.table_rows or facts.looped or facts.kind in ("text", "table")):
         return None  # there is better advice
     where = ", or transform whole batches on the GPU" if facts.compute < IDLE_DEVICE else ""
-    how = "use faster operations"
-    if facts.media:
-        how = (
-            "decode JPEGs at reduced size (PIL: image.draft, TensorFlow: decode_jpeg(ratio=...)), "
-            "crop before resizing"
-        )
+    calls = "PIL: image.draft, TensorFlow: decode_jpeg(ratio=...)"
+    smaller = f"decode JPEGs at reduced size ({calls}), crop before resizing"
+    how = smaller if facts.media else "use faster operations"
     if facts.kind == "audio":
         how = "cut the part that is used before it is resampled or filtered"
     return f"{how}, cache what is the same in every epoch{where}"
@@ -115,10 +107,6 @@ def _lookup_without_workers(proof: Proof) -> str | None:
     )
 
 
-def _rewriting_gain(proof: Proof) -> Predicted | None:
-    return proof.get_facts(InputFacts).removed
-
-
 def _whole_arrays(proof: Proof) -> str | Proposal | None:
     facts = proof.get_facts(InputFacts)
     if facts.removed and facts.looped and not facts.per_sample and facts.kind != "text":
@@ -161,10 +149,6 @@ def _whole_batches(proof: Proof) -> str | None:
     return None
 
 
-def _converted_gain(proof: Proof) -> Predicted | None:
-    return proof.get_facts(InputFacts).converted
-
-
 OWN_WORKERS = {
     "grain": "dataset.mp_prefetch with as many workers as there are free cores for Python code, "
     "grain.ReadOptions(num_threads=16, prefetch_buffer_size=500) for reads, or worker_count of "
@@ -203,7 +187,7 @@ ADVICE = (
         "converted for itself where single rows are asked for. Proposed where stack samples show "
         "most of the loading in these conversions.",
         summary=_whole_batches,
-        predicted=_converted_gain,
+        predicted=lambda proof: proof.get_facts(InputFacts).converted,
         risk="batches are tensors or arrays instead of lists; a collate function that expects rows "
         "must change",
     ),
@@ -233,7 +217,7 @@ ADVICE = (
         "Proposed only where stack samples show most of the loading in such a library, and not for "
         "a loader without workers whose wait workers are expected to hide.",
         summary=_cheaper_reads,
-        predicted=_cheaper_gain,
+        predicted=lambda proof: proof.get_facts(InputFacts).cheaper,
         consent="rounding",
         risk="uncompressed files are larger; samples that are read together are shuffled less",
     ),
@@ -246,7 +230,7 @@ ADVICE = (
         "library, or one that reads arrays, and for a loader without workers whose wait workers "
         "are expected to hide.",
         summary=_cheaper_transforms,
-        predicted=_cheaper_gain,
+        predicted=lambda proof: proof.get_facts(InputFacts).cheaper,
         consent="convergence",
         risk="interpolation differs between libraries; caching random augmentation freezes it",
     ),
@@ -265,7 +249,7 @@ ADVICE = (
         doc="Data in memory needs no workers where passing a batch on takes longer than making it. "
         "Proposed where workers read no files and mostly pack their batches.",
         summary=_lookup_without_workers,
-        predicted=_rewriting_gain,
+        predicted=lambda proof: proof.get_facts(InputFacts).removed,
         risk="all samples must fit into memory as arrays",
     ),
     advice(
@@ -318,7 +302,7 @@ ADVICE = (
         "where stack samples show the time in the user's own Python, not in a library that decodes "
         "or reads, and not for a loader without workers whose wait workers are expected to hide.",
         summary=_whole_arrays,
-        predicted=_cheaper_gain,
+        predicted=lambda proof: proof.get_facts(InputFacts).cheaper,
         consent="rounding",
         risk="another order of operations may round differently; caching random augmentation "
         "freezes it",
@@ -329,7 +313,7 @@ ADVICE = (
         doc="The ids of a text are the same in every epoch. Proposed where samples are texts, or "
         "a library that tokenises takes most of the loading.",
         summary=_tokenised_once,
-        predicted=_rewriting_gain,
+        predicted=lambda proof: proof.get_facts(InputFacts).removed,
         risk="tokenising that draws random numbers, such as BPE dropout, would be frozen",
     ),
     advice(
@@ -339,7 +323,7 @@ ADVICE = (
         "is indexed once per batch. Proposed where most of the loading is the dataset's own "
         "Python, in loops over each sample or through rows of a table.",
         summary=_batched_lookup,
-        predicted=_rewriting_gain,
+        predicted=lambda proof: proof.get_facts(InputFacts).removed,
         risk="all samples at once take memory; random augmentation has to be written for batches",
     ),
 )
