@@ -147,11 +147,12 @@ class WorkerStalls(WorkerBatches):
     @cached_property
     def better_without(self) -> bool:
         """Whether the step is shorter without workers than with fewer, as many or more of them.
-        What the present ones cost beyond the model (they compete with the training process) is
-        shared among them."""
+        What the present ones cost beyond the model (they compete with the training process; not
+        their starts) is shared among them."""
         if not self.is_known or self.waiting_share + kept_waiting(self.facts) < LEAST_SHARE:
             return False
-        each = max(0.0, self.facts.step_s - self.predict_step(self.count)) / max(self.count, 1)
+        now = self.rest_s + self.waiting_share * self.facts.step_s
+        each = max(0.0, now - self.predict_step(self.count)) / max(self.count, 1)
         others = [self.predict_step(n) + n * each for n in range(1, self.best_workers + 1)]
         return HARDLY * self.predict_step(0) <= min(*others, self.facts.step_s)
 
