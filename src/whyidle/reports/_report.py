@@ -184,7 +184,8 @@ def screen_parts(
     ]
     if diagnosis.saw_nothing and not serious_findings(diagnosis):
         steps = [] if diagnosis.command_failed else [Commands(next_steps)]
-        return [part for part in (*top, *_notes(diagnosis, most), *steps) if part is not None]
+        notes = _notes(diagnosis, max(most - 1, 0))
+        return [part for part in (*top, *notes, *steps) if part is not None]
     account, died = diagnosis.memory, death_section(diagnosis) is not None
     if account is not None and account.peak and not died:  # it was asked for
         model, memory = model_section(diagnosis, 1), memory_section(diagnosis, most)
@@ -231,7 +232,7 @@ def _findings(diagnosis: Diagnosis, most: int) -> Section | None:
         tail.append(describe_unjudged(diagnosis).partition(", because")[0])
     dim = [Paragraph(" · ".join(tail), tone="dim", rows=2)] if tail else []
     first = [_first_card(diagnosis, serious[0])] if serious else []
-    parts = [*first, *others, *dim, *_notes(diagnosis, most)]
+    parts = [*first, *others, *dim, *_notes(diagnosis, max(most - 1, 0))]
     return Section("", parts) if parts else None
 
 
@@ -279,8 +280,7 @@ def _trials(diagnosis: Diagnosis, most: int) -> Section:
 def _notes(diagnosis: Diagnosis, most: int) -> list[Part]:
     """The first notes that do not stand beside the verdict."""
     others = [text for text in diagnosis.coverage.notes if text not in diagnosis.coverage.spoils]
-    most = min(max(most - 1, 0), NOTES)
-    return [Paragraph(text, "note", "dim", rows=2) for text in others[:most]]
+    return [Paragraph(text, "note", "dim", rows=2) for text in others[: min(most, NOTES)]]
 
 
 def _recap(diagnosis: Diagnosis, next_steps: Sequence[NextStep]) -> Section:
