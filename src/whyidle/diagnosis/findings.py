@@ -112,10 +112,8 @@ def _claim_bucket(finding: Finding, left: dict[str, float]) -> Finding:
 def _claim_order(item: ProvenCause, best: dict[Bucket, float]) -> int:
     """Order of claims; ``best`` is the gain of automatic fixes per bucket. What asks for more
     resources comes last: they cost money, and cheaper remedies of the same time none."""
-    if (
-        item.cause.id == "cpu-starved-allocation"
-        and not item.proof.get_facts(AllocationFacts).limit
-    ):
+    limit = item.proof.get_facts(AllocationFacts).limit
+    if item.cause.id == "cpu-starved-allocation" and not limit:
         return 3
     if _automatic_gain(item) is not None:
         return 1

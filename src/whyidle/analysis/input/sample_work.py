@@ -30,8 +30,12 @@ LONGEST = 60
 MOST_BEFORE = 2
 """lines that are named besides the one at which Python had ended"""
 
-_RANDOM = re.compile(r"rand|rng|augment|transform|choice|shuffle|uniform|noise|jitter|drop", re.I)
-"""names of what may be random"""
+_RANDOM = re.compile(
+    r"rand|rng|aug|transform|tfm|choice|sample\(|shuffle|uniform|normal\(|noise|jitter|drop|crop|flip"
+    r"|rotat|perturb|distort|elastic|mixup|cutmix|cutout",
+    re.I,
+)
+"""names of what may be random: a cache behind it would freeze it, so rather too many"""
 _Line = tuple[str | None, int | None]
 _KINDS: dict[str, DataKind] = {"text": "text", "images": "images"}
 

@@ -26,6 +26,14 @@ from whyidle.model.timeline import Timeline
 
 APART_NS = 1_000_000
 """steps that the two clocks place further apart than this are different steps"""
+PRODUCTS = (0.0, 0.1, 0.4)
+BETWEEN = (0.5, 0.85, 1.0)
+"""share saved of the products and of the operators between them: low, expected, high"""
+COMPILED = (0.3, 0.6, 1.0)
+"""share saved of the operators between the products when compiled: 0.64, 0.73, 0.85, 0.98 and 1.02
+in five transformers of a fixed length (128 to 1024 words, 64 to 256 wide), 0.36 and 0.45 in one
+with batches of different lengths, which is compiled for any length (PyTorch 2.13, CPU)"""
+_OTHER = ("matrix_product", "convolution", "attention", "optimizer", "indexing")
 
 
 def lines_during(burst: Facts, spans: Intervals) -> tuple[Place, ...]:
@@ -36,7 +44,7 @@ def lines_during(burst: Facts, spans: Intervals) -> tuple[Place, ...]:
     if context is None or not context.begin or not context.end:
         return ()
     begin, end = (moment - live.timeline.base_ns for moment in (context.begin, context.end))
-    inside = _step_ends(live.timeline)
+    inside = live.timeline.rows_of(Role.OPTIMIZER)
     ends = live.timeline.host.end[inside]
     inside = inside[(ends > begin) & (ends <= end)]
     ahead = _clock_offset(live.timeline.host.end[inside], burst.timeline)
@@ -48,28 +56,14 @@ def lines_during(burst: Facts, spans: Intervals) -> tuple[Place, ...]:
     )
 
 
-def _step_ends(timeline: Timeline) -> I64:
-    return timeline.rows_of(Role.OPTIMIZER)
-
-
 def _clock_offset(live: I64, burst: Timeline) -> int | None:
     """Lead of the run's clock over the burst's, ns, by the ends of steps; None where unknown. The
     last step is left out: the burst was stopped while it was open."""
-    recorded = burst.host.end[_step_ends(burst)]
+    recorded = burst.host.end[burst.rows_of(Role.OPTIMIZER)]
     if len(live) < 2 or len(live) != len(recorded):
         return None
     ahead = (live - recorded)[:-1]
     return int(np.median(ahead)) if np.ptp(ahead) < APART_NS else None
-
-
-PRODUCTS = (0.0, 0.1, 0.4)
-BETWEEN = (0.5, 0.85, 1.0)
-"""share saved of the products and of the operators between them: low, expected, high"""
-COMPILED = (0.3, 0.6, 1.0)
-"""share saved of the operators between the products when compiled: 0.64, 0.73, 0.85, 0.98 and 1.02
-in five transformers of a fixed length (128 to 1024 words, 64 to 256 wide), 0.36 and 0.45 in one
-with batches of different lengths, which is compiled for any length (PyTorch 2.13, CPU)"""
-_OTHER = ("matrix_product", "convolution", "attention", "optimizer", "indexing")
 
 
 def prove_unfused_attention(facts: Facts) -> Proof | None:
