@@ -88,6 +88,13 @@ def test_layers_are_counted_and_timed(runs):
     assert found["peak_bytes"] > 1e8
 
 
+def test_passes_of_larger_batches_are_timed(runs):
+    """They do more work; of a batch 16 times as large at most about 16 times as much."""
+    (small, first), (large, second) = runs[1][3]["batches"]
+    assert (small, large) == (4, 16)
+    assert 1.0 < first < second < 2 * large
+
+
 def test_swaps_are_timed_in_pairs(runs):
     found = runs[1][3]
     kinds = {swap["kind"]: swap for swap in found["swaps"]}

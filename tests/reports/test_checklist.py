@@ -50,9 +50,3 @@ def test_it_fits_one_screen(diagnosis):
     text = render_checklist(diagnosis, width=80)
     assert len(text.splitlines()) <= 40
     assert max(map(len, text.splitlines())) <= 80
-
-
-def test_a_job_on_the_cpu_is_told_how_to_try_another_batch(diagnosis):
-    device = msgspec.structs.replace(diagnosis.device, kind="cpu")
-    rows = answers(msgspec.structs.replace(diagnosis, device=device))
-    assert "run with twice the batch" in rows["is the batch large enough?"].text

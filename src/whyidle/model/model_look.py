@@ -37,6 +37,7 @@ class ModelLook(Struct, frozen=True):
     batch: int | None = None
     modules: tuple[tuple[str, str], ...] = ()  # name and class
     passes: tuple[float, ...] = ()
+    batches: tuple[tuple[float, float], ...] = ()  # multiples of it, and those of a pass
     calls: tuple[tuple[int, int, float, float, float, int], ...] = ()
     peak_flops: float | None = None
     peak_bytes: float | None = None

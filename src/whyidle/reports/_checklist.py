@@ -105,11 +105,6 @@ def _both_idle(d: Diagnosis) -> Measure | None:
     return Measure("yes" if small else "no", f"neither computes {format_percent(share)}")
 
 
-def _batch(d: Diagnosis) -> Measure | None:
-    text = "not predicted on a CPU: run with twice the batch, then whyidle compare last~1 last"
-    return Measure("unknown", text) if d.device.kind == "cpu" else None
-
-
 def _ranks(d: Diagnosis) -> Measure | None:
     if d.run.ranks <= 1:
         return Measure("yes", "one rank")
@@ -143,7 +138,7 @@ LINES: Final = (
          "oversized-or-fragmented-h2d", "large-d2h-copy"), _share(("transfer",), "copies")),
     Question("is memory used?", ("memory-capacity-bound", "allocator-thrash", "memory-leak-growth",
          "host-memory-pressure"), _memory),
-    Question("is the batch large enough?", ("batch-too-small",), _batch),
+    Question("is the batch large enough?", ("batch-too-small",)),
     Question("is the precision reduced?",
          ("no-mixed-precision", "tf32-disabled", "double-precision")),
     Question("is communication hidden?", ("exposed-gradient-comm", "allreduce-every-microstep",

@@ -1,14 +1,20 @@
 """A batch that does not fill the device."""
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from cured_twins import covers, judge
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
+from whyidle.model.model_look import ModelLook
+from whyidle.model.timeline import DeviceInfo
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
 
 CAUSE = "batch-too-small"
+CAUSE_ON_CPU = catalog.load_causes()[CAUSE].test
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 A100 = "NVIDIA A100-SXM4-80GB"
 
@@ -117,3 +123,48 @@ def test_where_passes_are_not_recorded_accumulation_is_not_assumed():
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: forward(8), healthy=lambda: forward(4096))}
+
+
+def on_cpu(batch, *, tensors=60, python=0.0, look=None):
+    """Calls of 5 us with work of 2 us a sample, and an update of as many calls for all batches."""
+    job = Builder(device="CPU")
+    for _ in range(4):
+        with job.step():
+            for _ in range(40):
+                job.op("aten::mul", host=us(5 + 2 * batch))
+                job.op("aten::relu", host=us(5 + 2 * batch))
+            with job.span("Optimizer.step#Adam.step"):
+                for _ in range(tensors):
+                    job.op("aten::addcmul_", host=us(15))
+            job.now += us(python * batch)
+    timeline = replace(job.timeline(), info=DeviceInfo(kind="cpu"))
+    return replace(timeline, process=replace_look(timeline.process, look)) if look else timeline
+
+
+def replace_look(process, batches):
+    look = ModelLook(state="measured", device="cpu", batch=4, passes=(0.01,), batches=batches)
+    return msgspec.structs.replace(process, model_look=look)
+
+
+@pytest.mark.parametrize(("batch", "python"), [(1, 0.0), (4, 0.0), (4, 50.0)])
+def test_a_step_on_the_cpu_pays_its_calls_once(batch, python):
+    small = on_cpu(batch, python=python)
+    proof = CAUSE_ON_CPU(Facts(small))
+    times = proof.facts.times
+    now, then = (Facts(on_cpu(b, python=python)).step_s for b in (batch, batch * times))
+    assert covers(proof, times * now / then)
+    assert proof.predicted.speedup == pytest.approx(times * now / then, rel=0.2)
+
+
+@pytest.mark.parametrize("job", [lambda: on_cpu(64), lambda: on_cpu(4, python=500.0)])
+def test_a_step_on_the_cpu_that_grows_with_its_batch_is_left_alone(job):
+    assert CAUSE_ON_CPU(Facts(job())) is None
+
+
+def test_measured_passes_replace_the_model():
+    assert CAUSE_ON_CPU(Facts(on_cpu(4))) is not None
+    assert CAUSE_ON_CPU(Facts(on_cpu(4, tensors=10, look=((4.0, 4.0), (16.0, 16.0))))) is None
+    free = CAUSE_ON_CPU(Facts(on_cpu(4, look=((4.0, 1.0), (16.0, 1.0)))))
+    assert free.facts.times == 16
+    assert free.predicted.speedup == pytest.approx(16.0, rel=0.01)
+    assert free.predicted.method == "passes measured in this job"

@@ -20,6 +20,7 @@ from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.batch_waits import HANDOFF_S, find_batch_waits
 from whyidle.analysis.integer_codes import is_among, used_codes
 from whyidle.analysis.intervals import Intervals, union_of
+from whyidle.analysis.recording_overhead import share_of_recording
 from whyidle.analysis.steps.step_replay import combine_changes
 from whyidle.model.cause import LEAST_SHARE
 from whyidle.model.diagnosis import Predicted
@@ -31,6 +32,11 @@ FULL: Final = 0.7
 """estimated occupancy from which all of a kernel's time grows with the batch (lower bound)"""
 HOST_SPREAD: Final = 0.05
 """how far the host's own time differs between two runs of one program"""
+MEASURED: Final = 0.15
+"""relative error of a gain that follows from passes timed with larger batches"""
+CALL_S: Final = 5e-6
+"""cost of calling an operator on a CPU: a fifth of the 18 to 29 us that the loop of an Adam update
+takes per tensor (``bench/optimizer_updates.py``)"""
 KNOWN: Final = 0.8
 """share of kernel time whose work must be known"""
 FIXED: Final = ("optimizer",)
@@ -141,6 +147,40 @@ def _work_rates(facts: Facts, peak: DevicePeaks) -> F64:
     for name, kernel in facts.kernel_classes.items():
         rates[name] = peak.peak_flops(kernel.precision, tensor=bool(kernel.tensor)) or peak.fp32
     return rates
+
+
+def predict_on_cpu(facts: Facts, times: float) -> Predicted:
+    """Predict the samples per second of a job on the CPU with ``times`` the batch, relative to now,
+    from a recording of every operator.
+
+    Where ``--look model`` timed passes of larger batches, by those; between them, a pass grows
+    linearly. Else the optimizer's step and what calls of operators cost are paid once per step. The
+    lower bound takes as such only what lies between operators, and assumes that the script's own
+    Python grows; the upper one that half of the operators' time does not, as that of a product
+    which mostly reads weights."""
+    run = facts.live or facts
+    host, rows = run.timeline.host, run.rows_of(Role.OPTIMIZER)
+    optimizer = run.share_of(union_of(host.start[rows], host.end[rows]))
+    passes = max(run.bucket_share("compute") - optimizer, 0.0)
+    look, python = run.timeline.process.model_look, run.bucket_share("host")
+    rest = 1.0 - optimizer - passes - python
+    if look is not None and look.batches:
+        points = np.array([(1.0, 1.0), *look.batches])
+        grown = float(np.interp(times, points[:, 0], points[:, 1]))
+        gain = times / (optimizer + python + rest * times + passes * grown)
+        low, high = max(1.0, (1.0 - MEASURED) * gain), (1.0 + MEASURED) * gain
+        return Predicted(speedup=gain, low=low, high=high, method="passes measured in this job")
+    scope_s = facts.scope_s * (1.0 - share_of_recording(facts))
+    kinds = [kind for kind in facts.operators if kind.phase != "optimizer"]
+    most = min(sum(kind.total_s for kind in kinds) / scope_s, passes)
+    working_s = sum(max(kind.total_s - kind.count * CALL_S, 0.0) for kind in kinds)
+    likely = min(working_s / scope_s, passes)
+    slow, middle, fast = (
+        times / (1.0 + (times - 1.0) * (rest + share))
+        for share in (python + most, likely, likely / 2)
+    )
+    method = "the optimizer's step and calls of operators, once per step"
+    return Predicted(speedup=middle, low=slow, high=fast, method=method)
 
 
 def find_batch_size(facts: Facts) -> int | None:

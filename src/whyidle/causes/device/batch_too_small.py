@@ -13,6 +13,7 @@ from whyidle.analysis.input.batch_size import (
     backward_passes,
     find_batch_size,
     predict_larger_batch,
+    predict_on_cpu,
 )
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.device._kernel_savings import memory_used, share_evidence
@@ -25,6 +26,8 @@ LEAST_GAIN: Final = 1.25
 gain, the device or its input is already saturated"""
 MOST: Final = 1024
 """largest factor that is predicted"""
+MOST_ON_CPU: Final = 16
+"""the same for a CPU, as far as it was compared with measurements"""
 ROOM: Final = 0.9
 """largest share of the memory that a larger batch may fill"""
 HOST: Final = 0.15
@@ -35,6 +38,7 @@ HOST: Final = 0.15
     "The batch is too small to fill the device",
     bucket="host",
     needs=("device_events", "launch_links", "shapes", "gpu_model"),
+    watched=("device_time", "every_operator", "steps"),
 )
 def batch_too_small(facts: Facts) -> Proof | None:
     """What it means
@@ -54,6 +58,10 @@ def batch_too_small(facts: Facts) -> Proof | None:
     from one size). Exposed loading and copies grow too, and loader workers keep their rate. The
     batch is doubled until a doubling brings less than 25 %, or memory is full.
 
+    Job on the CPU: the optimizer's step, and the calls of operators in recorded steps, are paid
+    once per step whatever the batch. Passes that ``--look model`` timed with larger batches replace
+    this model.
+
     What looks alike
     ----------------
     ``launch-bound-small-kernels`` has the same gaps; its remedy is fewer launches instead of more
@@ -68,6 +76,8 @@ def batch_too_small(facts: Facts) -> Proof | None:
     ----------
     Gao et al., An Empirical Study on Low GPU Utilization of Deep Learning Jobs (ICSE 2024).
     """
+    if facts.on_cpu:
+        return _small_on_cpu(facts)
     used, host = memory_used(facts), facts.bucket_share("host")
     if facts.cold_start or host < HOST:
         return None
@@ -96,6 +106,36 @@ def batch_too_small(facts: Facts) -> Proof | None:
             passes=backward_passes(facts),
             microbatch=_larger_microbatch(facts, best),
         ),
+    )
+
+
+def _small_on_cpu(facts: Facts) -> Proof | None:
+    times, best = 1, Predicted(speedup=1.0, low=1.0, high=1.0, method="")
+    while times < MOST_ON_CPU:
+        more = predict_on_cpu(facts, 2.0 * times)
+        if more.speedup < LEAST_GAIN * best.speedup or more.low < LEAST_GAIN:
+            break
+        times, best = 2 * times, more
+    if times == 1:
+        return None
+    run = facts.live or facts
+    sizes = {loader.batch_size for loader in run.timeline.loading.loaders}
+    batch = sizes.pop() if len(sizes) == 1 else find_batch_size(facts)
+    now = f" instead of {batch:,}" if batch else ""
+    samples = f"{times * batch:,} samples" if batch else f"{times} times the samples"
+    twice = predict_on_cpu(facts, 2.0).speedup
+    return Proof(
+        headline=f"The batch is too small: with {samples} per step{now} the CPU would process "
+        f"{best.speedup:.3g} times as many per second",
+        low=1.0 - 1.0 / best.low,
+        high=1.0 - 1.0 / best.speedup,
+        predicted=best,
+        evidence=(
+            make_evidence("samples per second at twice the batch", twice, "ratio", source="model"),
+        ),
+        confidence=0.55,
+        facts=DeviceFacts(times=times, batch=batch, ranks=max(facts.timeline.world_size or 1, 1)),
+        bucket="compute",
     )
 
 

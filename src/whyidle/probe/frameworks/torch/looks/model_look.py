@@ -18,6 +18,7 @@ from typing import Any
 from ....core.events import Events
 from ....core.listener import Listener
 from ....core.recorder import clock_ns
+from ....knobs._free_memory import free_bytes
 from .layer_swaps import find_swaps
 from .memory_look import FIRST, device_of
 from .repeated_pass import RepeatedPass, check_modules, restore_job
@@ -30,6 +31,11 @@ ROUNDS, MOST_ROUNDS, ROUNDS_S = 7, 13, 2.0
 CELLS = ("LSTMCell", "GRUCell", "RNNCell")
 LEAST_CALLS = 8
 """calls of a cell in one pass that are a loop over time steps"""
+TIMES = (4, 16)
+"""multiples of the batch whose passes are timed"""
+BATCH_ROUNDS = 4
+BATCHES_S = 10.0
+"""seconds that the passes of one batch may take"""
 SIZE = 1024
 """rows of the matrices whose product shows what the device can compute"""
 COPIED = 1 << 26
@@ -121,10 +127,53 @@ class ModelPass(RepeatedPass):
         with restore_job(torch, self.modules):
             self.found["passes"] = [self._time_pass(leaves) for _ in range(3)][1:]
             self.pace = max(self.found["passes"]) / size
+            self.found["batches"] = list(self._time_batches(leaves, size))
             self.found["calls"] = self._observe_calls(leaves)
             self.found |= self._measure_device()
             self.found["cells"] = self._time_cells()
             self.found["swaps"] = self._time_swaps(leaves)
+
+    # -- larger batches -----------------------------------------------------------------------
+
+    def _time_batches(self, leaves: dict[int, Any], size: int) -> Iterator[list[float]]:
+        """Multiples of the batch, whose samples repeat those of the job, and how many times as long
+        a pass takes, in turn with passes of the job's own batch; as far as time and memory allow,
+        and the step has no sizes of its own."""
+        kept, batch = self._saved_bytes(leaves), self._batch_leaves()
+        for times in TIMES:
+            samples = BATCH_ROUNDS * (times + 1) * size
+            slow = samples * self.pace > BATCHES_S or not self._has_time(samples)
+            if slow or 2 * times * kept > self._free_bytes():
+                return
+            grown = {number: self.torch.cat([leaves[number]] * times) for number in batch}
+            grown = leaves | {number: tensor.detach() for number, tensor in grown.items()}
+            try:
+                pairs = [
+                    (self._time_pass(leaves), self._time_pass(grown)) for _ in range(BATCH_ROUNDS)
+                ]
+            except (RuntimeError, ValueError, TypeError, IndexError):  # sizes that do not grow
+                return
+            before, after = map(min, zip(*pairs[1:], strict=True))
+            yield [times, after / before]
+
+    def _saved_bytes(self, leaves: dict[int, Any]) -> int:
+        """Bytes that one pass keeps for its backward pass, without parameters."""
+        own, kept = {p.data_ptr() for p in self.parameters}, dict[int, int]()
+
+        def note(tensor: Any) -> Any:
+            if hasattr(tensor, "untyped_storage") and tensor.data_ptr() not in own:
+                storage = tensor.untyped_storage()
+                kept[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with self.torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            self._pass(leaves)
+        return sum(kept.values())
+
+    def _free_bytes(self) -> int:
+        if self.device.type == "cuda":
+            return int(self.torch.cuda.mem_get_info(self.device)[0])
+        return free_bytes()
 
     # -- modules ------------------------------------------------------------------------------
 
