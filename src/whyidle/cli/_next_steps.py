@@ -47,7 +47,8 @@ def _list_steps(
     about = [(f"whyidle causes {serious[0].cause}", "about this cause")] if serious else []
     fix, failed = _fix_command(diagnosis, serious), _command_failed(diagnosis)
     steps = [(fix, TRY)] if fix and not failed else about
-    if not serious and not failed and (look := _look_command(diagnosis)):
+    by_hand = serious and diagnosis.verdict.bound == "compute" and not fix
+    if (by_hand or not serious) and not failed and (look := _look_command(diagnosis)):
         steps = [(look, "measure in more detail, at the cost of a few dozen steps")]
     if diagnosis.memory is not None and diagnosis.memory.peak and diagnosis.run.command:
         scale = shlex.join(["whyidle", "scale", "--to", "8", *diagnosis.run.command])
