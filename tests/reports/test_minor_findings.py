@@ -5,7 +5,7 @@ import pytest
 
 from whyidle.model.diagnosis import Edit, Finding, Interval, Predicted, ProposedFix
 from whyidle.reports import html, terminal
-from whyidle.reports._findings_page import small_and_risky
+from whyidle.reports._findings_page import minor_findings
 
 
 def remark(cause="risky", *, speedup=1.21, lost=0.3, knob="loader.workers"):
@@ -34,17 +34,17 @@ def remark(cause="risky", *, speedup=1.21, lost=0.3, knob="loader.workers"):
 
 
 @pytest.mark.parametrize(
-    ("told", "risky"),
+    ("told", "why"),
     [
-        (remark(), True),
-        (remark(speedup=1.02), False),
-        (remark(lost=0.02), False),
-        (remark(knob="loader.batch_size_times"), False),
+        (remark(), "the fix may slow the job down"),
+        (remark(speedup=1.02), "under 3%"),
+        (remark(lost=0.02), "under 3%"),
+        (remark(knob="loader.batch_size_times"), "with a larger batch"),
     ],
     ids=["promises a sixth", "promises little", "costs little", "wins samples, not time"],
 )
-def test_a_remark_that_promises_more_is_a_risky_one(told, risky):
-    assert small_and_risky([told]) == (([], [told]) if risky else ([told], []))
+def test_a_remark_says_what_makes_it_one(told, why):
+    assert minor_findings([told]) == {why: [told]}
 
 
 @pytest.mark.parametrize("causes", [(), ("small",), ("risky",), ("small", "risky")])

@@ -213,9 +213,11 @@ def _verdict_without_findings(
     )
     if unseen := _mention_unseen_compute(job):
         return _inconclusive(f"{computes}{_mention_late_risks(findings)}; {unseen}", [])
+    more = any(fix.changes_batch and fix.predicted for one in findings for fix in one.fixes)
+    at = "at this batch, " if more else ""
     return Verdict(
         state="saturated",
-        headline=f"{computes}; no cause worth more than 3% "
+        headline=f"{computes}; {at}no cause worth more than 3% "
         f"was found among the {_count_checks(checks)}{_mention_late_risks(findings)}",
         bound=bound,
     )

@@ -36,13 +36,11 @@ def serious_findings(diagnosis: Diagnosis) -> list[Finding]:
 def findings_section(diagnosis: Diagnosis) -> Section:
     """All findings, minor ones folded by what makes them minor."""
     serious = serious_findings(diagnosis)
-    small, risky = small_and_risky(diagnosis.findings)
     cards = [_card(finding, diagnosis, number) for number, finding in enumerate(serious, 1)]
     folded = [
         Folded(f"{_count(len(minor), 'minor finding')} ({why})",
                [_card(finding, diagnosis, None) for finding in minor])
-        for why, minor in (("under 3%", small), ("the fix may slow the job down", risky))
-        if minor
+        for why, minor in minor_findings(diagnosis.findings).items()
     ]  # fmt: skip
     nothing = [] if serious else [_no_finding(diagnosis)]
     return Section(_title(len(serious), diagnosis), [*nothing, *cards, *folded], "findings")
@@ -157,12 +155,17 @@ def draw_lost(finding: Finding, bucket: float) -> Markup:
     )
 
 
-def small_and_risky(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Split the minor findings into small and risky ones. A risky one promises at least 3 % of the
-    step, and is minor only because its fix may also slow the job down."""
-    minor = [finding for finding in findings if finding.severity == "info"]
-    risky = [finding for finding in minor if _predicted_saving(finding) >= WORTH]
-    return [finding for finding in minor if finding not in risky], risky
+def minor_findings(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+    """The minor findings by what makes them minor: they promise less than 3 % of the step, their
+    fix may also slow the job down, or it takes more samples per step."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.severity == "info":
+            risky = _predicted_saving(finding) >= WORTH
+            batch = any(fix.changes_batch and fix.predicted for fix in finding.fixes)
+            why = "the fix may slow the job down" if risky else "with a larger batch"
+            groups.setdefault(why if risky or batch else "under 3%", []).append(finding)
+    return groups
 
 
 def _predicted_saving(finding: Finding) -> float:

@@ -15,8 +15,8 @@ from whyidle.reports._findings_page import (
     describe_evidence,
     describe_fix,
     findings_section,
+    minor_findings,
     serious_findings,
-    small_and_risky,
 )
 from whyidle.reports._html import kernel_tables, ranks, summary, timeline
 from whyidle.reports._limitations import coverage_section, describe_unjudged, unjudged_section
@@ -217,7 +217,6 @@ def _bars(diagnosis: Diagnosis) -> Section:
 
 def _findings(diagnosis: Diagnosis, most: int) -> Section | None:
     serious = serious_findings(diagnosis)
-    small, risky = small_and_risky(diagnosis.findings)
     rest = serious[1 : 1 + most]
     others = [
         Paragraph(_one_line(finding), f"{number}.", rows=1)
@@ -225,7 +224,7 @@ def _findings(diagnosis: Diagnosis, most: int) -> Section | None:
     ]
     more, told = len(serious) - 1 - len(rest), {finding.cause for finding in serious}
     tail = [f"{more} more finding{'s' if more > 1 else ''}"] if more > 0 else []
-    for why, minor in (("under 3%", small), ("the fix may slow the job down", risky)):
+    for why, minor in minor_findings(diagnosis.findings).items():
         names = dict.fromkeys(one.cause for one in minor if one.cause not in told)
         tail += [f"also ({why}): {', '.join(names)}"] if names else []
     if diagnosis.abstentions and not diagnosis.saw_nothing and diagnosis.memory is None:

@@ -161,6 +161,13 @@ def test_a_step_on_the_cpu_that_grows_with_its_batch_is_left_alone(job):
     assert CAUSE_ON_CPU(Facts(job())) is None
 
 
+def test_it_is_a_remark_unless_most_of_the_step_is_paid_once():
+    assert CAUSE_ON_CPU(Facts(on_cpu(4, tensors=120))).high > 0.5
+    remark = CAUSE_ON_CPU(Facts(on_cpu(4, tensors=60)))
+    assert remark.high == 0.0
+    assert remark.predicted.low > 1.25
+
+
 def test_measured_passes_replace_the_model():
     assert CAUSE_ON_CPU(Facts(on_cpu(4))) is not None
     assert CAUSE_ON_CPU(Facts(on_cpu(4, tensors=10, look=((4.0, 4.0), (16.0, 16.0))))) is None

@@ -17,7 +17,7 @@ from whyidle.analysis.input.batch_size import (
 )
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.device._kernel_savings import memory_used, share_evidence
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import DeviceFacts
 
@@ -60,7 +60,7 @@ def batch_too_small(facts: Facts) -> Proof | None:
 
     Job on the CPU: the optimizer's step, and the calls of operators in recorded steps, are paid
     once per step whatever the batch. Passes that ``--look model`` timed with larger batches replace
-    this model.
+    this model. It is a remark unless most of the step is paid once.
 
     What looks alike
     ----------------
@@ -123,15 +123,21 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
     batch = sizes.pop() if len(sizes) == 1 else find_batch_size(facts)
     now = f" instead of {batch:,}" if batch else ""
     samples = f"{times * batch:,} samples" if batch else f"{times} times the samples"
-    twice = predict_on_cpu(facts, 2.0).speedup
+    twice = predict_on_cpu(facts, 2.0)
+    # at this batch nothing is lost: only a step that mostly does what is paid once is a fault
+    begin, lost = "The batch is too small: w", (1.0 - 1.0 / best.low, 1.0 - 1.0 / best.speedup)
+    if 2.0 - 2.0 / twice.low < MOSTLY:
+        begin, lost = "W", (0.0, 0.0)
     return Proof(
-        headline=f"The batch is too small: with {samples} per step{now} the CPU would process "
-        f"{best.speedup:.3g} times as many per second",
-        low=1.0 - 1.0 / best.low,
-        high=1.0 - 1.0 / best.speedup,
+        headline=f"{begin}ith {samples} per step{now} the CPU would process {best.speedup:.3g} "
+        "times as many per second",
+        low=lost[0],
+        high=lost[1],
         predicted=best,
         evidence=(
-            make_evidence("samples per second at twice the batch", twice, "ratio", source="model"),
+            make_evidence(
+                "samples per second at twice the batch", twice.speedup, "ratio", source="model"
+            ),
         ),
         confidence=0.55,
         facts=DeviceFacts(times=times, batch=batch, ranks=max(facts.timeline.world_size or 1, 1)),
