@@ -228,7 +228,7 @@ def test_none_where_so_many_operators_would_take_too_long(run, monkeypatch):
 def test_none_while_steps_change_unless_they_never_stop(run, look):
     run.bursts.look = look
     early = 0 if look else 2  # for any
-    for i in range(early + burst_scheduler.RESTLESS[look]):
+    for i in range(early + burst_scheduler.RESTLESS):
         run.train(1, step_s=0.02 if i % 2 else 0.01)
     assert not run.loop.recorder.documents
     for i in range(30):

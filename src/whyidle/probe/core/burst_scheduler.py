@@ -24,9 +24,8 @@ MOST_BURSTS = 4
 MOST_ATTEMPTS = 8
 PATIENCE = 5
 """checks for which a changed step time must last"""
-RESTLESS = {False: 6, True: 3}
-"""checks without steady steps after which unsteady ones are recorded; True: with ``--profile look``
-"""
+RESTLESS = 3
+"""checks without steady steps after which unsteady ones are recorded: a job may last only seconds"""
 AFTER_STEPS = 20
 """steps after a burst before they are compared; twice as many if they seem slower"""
 
@@ -118,7 +117,7 @@ class BurstSchedule:
         if len(lengths) < burst_budget.RECENT_STEPS:
             return False
         self._unsettled = 0 if burst_budget.is_steady(lengths) else self._unsettled + 1
-        return not self._unsettled or self._unsettled > RESTLESS[self.bursts.look]
+        return not self._unsettled or self._unsettled > RESTLESS
 
     def _plan_burst(self, picture: tuple[float, float], elapsed: float) -> None:
         if self._nodes is None and not self._estimate_events(picture[0]):
