@@ -15,6 +15,7 @@ from whyidle.analysis.input.batch_size import (
     predict_larger_batch,
     predict_on_cpu,
 )
+from whyidle.analysis.lines.operator_loops import find_operator_loop, find_rollout
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.device._kernel_savings import memory_used, share_evidence
 from whyidle.model.cause import MOSTLY, Proof, cause
@@ -110,6 +111,9 @@ def batch_too_small(facts: Facts) -> Proof | None:
 
 
 def _small_on_cpu(facts: Facts) -> Proof | None:
+    run = facts.live or facts
+    if find_operator_loop(run) or find_rollout(run):  # calls for each sample or element
+        return None
     times, best = 1, Predicted(speedup=1.0, low=1.0, high=1.0, method="")
     while times < MOST_ON_CPU:
         more = predict_on_cpu(facts, 2.0 * times)
@@ -118,7 +122,6 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
         times, best = 2 * times, more
     if times == 1:
         return None
-    run = facts.live or facts
     sizes = {loader.batch_size for loader in run.timeline.loading.loaders}
     batch = sizes.pop() if len(sizes) == 1 else find_batch_size(facts)
     now = f" instead of {batch:,}" if batch else ""
