@@ -25,7 +25,7 @@ MOST_ATTEMPTS = 8
 PATIENCE = 5
 """checks for which a changed step time must last"""
 RESTLESS = 3
-"""checks without steady steps after which unsteady ones are recorded: a job may last only seconds"""
+"""checks without steady steps after which unsteady ones are recorded: jobs may last only seconds"""
 AFTER_STEPS = 20
 """steps after a burst before they are compared; twice as many if they seem slower"""
 
