@@ -231,7 +231,7 @@ def main() -> None:
     count, viewers, seconds = (*given, *(1000, 50, 60)[len(given) :])
     with tempfile.TemporaryDirectory() as folder:
         store = make_store(Path(folder) / "store", int(count))
-        token = AccessList(store.root / STATE_FOLDER / ACCESS_FILE).add_token("bench", "admin")
+        token = AccessList(store.root / STATE_FOLDER / ACCESS_FILE).add_token("bench")
         head = {"Authorization": f"Bearer {token}"}
         with httpx.Client(base_url=BASE, headers=head, timeout=30) as client:
             measure_first(store, client)

@@ -17,8 +17,6 @@ from whyidle.cluster.server.machine_monitor import MachineMonitor
 from whyidle.cluster.server.proxy_login import ProxyLogin
 from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord
 from whyidle.errors import InputError, WhyidleError
-from whyidle.machine.alerts.alert_watch import MUTES
-from whyidle.machine.alerts.rule_file import AlertSettings
 from whyidle.model.documents.fleet import FleetReport
 from whyidle.model.documents.watch_document import WatchedMachine
 from whyidle.store.document import describe_error
@@ -32,7 +30,6 @@ RUN_ID: Final = re.compile(r"\d{8}-\d{6}-\d{6}")
 """ids of runs are the only part of a path that reaches the disk"""
 ACCESS_FILE: Final = "access.json"
 INDEX_FILE: Final = "index.sqlite"
-HISTORY_FILE: Final = "alerts.jsonl"
 STATE_FOLDER: Final = "serve"
 
 
@@ -54,9 +51,9 @@ class RefusedError(WhyidleError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:
-    """``state`` is the folder of access list, index and alert history; ``listen`` the address that
-    the server listens at; ``names`` the host names by which browsers may address it; ``is_open``
-    whether anyone may view."""
+    """``state`` is the folder of access list and index; ``listen`` the address that the server
+    listens at; ``names`` the host names by which browsers may address it; ``is_open`` whether
+    anyone may view."""
 
     stores: Sequence[Path]
     state: Path
@@ -65,7 +62,6 @@ class SiteSettings:
     is_open: bool = False
     proxy: ProxyLogin = field(default_factory=ProxyLogin)
     rebuild: bool = False
-    alerts: AlertSettings = field(default_factory=AlertSettings)
     fleet: Path | None = None  # a document of whyidle fleet report
 
 
@@ -113,9 +109,7 @@ class Site:
         self.access = AccessList(settings.state / ACCESS_FILE)
         self.jobs = LiveJobs()
         self.fleet = FleetFile(settings.fleet)
-        self.monitor = MachineMonitor(
-            settings.alerts, settings.stores[0] / MUTES, settings.state / HISTORY_FILE
-        )
+        self.monitor = MachineMonitor()
         self.index = RunIndex(settings.state / INDEX_FILE, self.stores, rebuild=settings.rebuild)
 
     def find_run(self, run_id: str) -> tuple[Store, Entry]:

@@ -181,29 +181,19 @@ class Outlet(Protocol):
 
 
 class AlertWatch:
-    """The alerts of one watch. ``keeper`` names the file beside ``mutes`` in which the state lasts;
-    None: it does not."""
+    """The alerts of one watch, whose state lasts in a file beside ``mutes``."""
 
-    def __init__(
-        self,
-        settings: AlertSettings,
-        mutes: Path,
-        routes: Sequence[Outlet],
-        *,
-        keeper: str | None = None,
-    ) -> None:
+    def __init__(self, settings: AlertSettings, mutes: Path, routes: Sequence[Outlet]) -> None:
         self._settings, self._mutes, self._routes = settings, mutes, routes
         self._evaluator = Evaluator(settings.active_rules(), settings.interval_s)
         self._delivering = Delivering(settings, self._explain)
         self._machine: WatchedMachine | None = None
-        self._kept: Path | None = None
-        if keeper is not None:
-            # a store may be shared by several machines
-            self._kept = mutes.with_name(f"alerts-{keeper}-{platform.node()}.json")
-            when = time.time()
-            state = read_state(self._kept, when)
-            self._evaluator.restore(state.active, when)
-            self._delivering.restore(state.notified, state.sent)
+        # a store may be shared by several machines
+        self._kept = mutes.with_name(f"alerts-watch-{platform.node()}.json")
+        when = time.time()
+        state = read_state(self._kept, when)
+        self._evaluator.restore(state.active, when)
+        self._delivering.restore(state.notified, state.sent)
         self._due_s = 0.0
 
     def add_look(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> Delivery | None:
@@ -218,8 +208,7 @@ class AlertWatch:
         delivery = self._delivering.deliver(self._evaluator.evaluate(when), when)
         for route in self._routes if delivery.notices else ():
             route.enqueue(delivery)
-        if self._kept is not None:
-            write_state(self._kept, self._make_state(when))
+        write_state(self._kept, self._make_state(when))
         return delivery
 
     def _make_state(self, when: float) -> AlertState:
