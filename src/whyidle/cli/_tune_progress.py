@@ -11,8 +11,6 @@ from whyidle.cli import _output
 if TYPE_CHECKING:
     from whyidle.model.documents.search import SearchTrial
 
-EVERY_S = 0.2
-
 
 class TuneProgress:
     """Prints a line for each trial that has ended; on a terminal also one line, rewritten, with
@@ -65,7 +63,7 @@ class TuneProgress:
         now = time.monotonic()
         if not self._alive or (now < self._due and not at_once):
             return
-        self._due = now + EVERY_S
+        self._due = now + 0.2
         text = f"whyidle: [{self._ended} of {self._trials}] " + "; ".join(
             f"trial {t.number}" + (f" {t.reports[-1].value:.4g}" if t.reports else "")
             for t in self._running.values()

@@ -49,7 +49,6 @@ MEANINGS: Final[dict[FleetState, str]] = {
     "cluster": "a node failed, or the job was preempted or requeued",
     "unknown": "no telemetry, or none that can be attributed",
 }
-_BAR: Final = 20
 _MOST_ROWS: Final = 15
 _MOST_GROUPS: Final = 40
 _MOST_JOBS: Final = 20
@@ -92,7 +91,7 @@ def _states_table(total: Account) -> Table:
     rows: list[list[Line]] = []
     for state in FLEET_STATES:
         share = total.gpu_ms[state] / whole
-        bar = Span("█" * round(share * _BAR), TONES[state])
+        bar = Span("█" * round(share * 20), TONES[state])
         hours = format_hours(total.gpu_hours[state])
         rows.append([Span(state, TONES[state]), hours, format_percent(share), bar, MEANINGS[state]])
     columns = [Column("state"), Column("GPU-hours", True), Column("share", True)]

@@ -28,14 +28,11 @@ from whyidle.reports._sections import (
 )
 from whyidle.reports._text_bar import SEEN
 
-MOST_ROWS: Final = 40
 _SECOND: Final = len("20260102-030405")
 _TONES: Final[dict[str, Tone]] = {"slower": "bad", "faster": "good"}
 _HEIGHT: Final = 260
 _LEFT: Final = 70
 _TOP: Final = 24
-_WIDEST: Final = 60.0
-"""columns of a run's bar, if there are few"""
 _REMARK: Final = (
     "line: the range that earlier runs predict; dots: share of time that the device is busy"
 )
@@ -91,7 +88,7 @@ def describe_change(change: SpeedChange) -> str:
 
 def history_parts(history: RunHistory) -> list[Part]:
     """The last change, a bar per run, and a table of all runs, the newest first."""
-    rows = history.rows[-MOST_ROWS:]
+    rows = history.rows[-40:]
     longest = max((row.step_s or 0.0 for row in rows), default=0.0) or 1.0
     bars = [BarRow(_name(row), row_shares(row), (row.step_s or 0.0) / longest) for row in rows]
     more = len(history.rows) - len(rows)
@@ -150,7 +147,7 @@ def draw_history(history: RunHistory) -> Markup:
         max(row.step_s or 0.0, row.expected.high if row.expected else 0.0) for row in history.rows
     ]
     tallest = max(tops, default=0.0) * 1.05
-    column = min(_WIDEST, (WIDTH - _LEFT) / max(len(history.rows), 1))
+    column = min(60.0, (WIDTH - _LEFT) / max(len(history.rows), 1))
     parts = [
         _text(words.format_seconds(tallest) if tallest else "", 0, _TOP),
         _text("0", 0, _TOP + _HEIGHT),

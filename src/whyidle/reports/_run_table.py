@@ -43,8 +43,6 @@ _BAR: Final = 24
 _NAMES: Final = 190
 _SPREAD: Final = 330
 """columns of the distributions, right of the bars"""
-_POINTS: Final = 400
-"""steps drawn per run; of more, every n-th"""
 HOST_TIME = "host time: Python and the framework, while the device waits"
 
 
@@ -226,7 +224,8 @@ def _draw_steps(row: RunRow, top: int, tallest: float) -> list[Markup]:
 
 
 def _thin_out(times: Sequence[float]) -> Sequence[float]:
-    return times[:: max(1, len(times) // _POINTS)]
+    # of more steps, every n-th is drawn
+    return times[:: max(1, len(times) // 400)]
 
 
 def _label(text: str, x: float, y: int) -> Markup:

@@ -18,8 +18,6 @@ from whyidle.version import __version__
 UNKNOWN_CHECKPOINTS: Final = (
     "Failed jobs count as wasted in full: when they last saved a checkpoint is not known."
 )
-MOST_JOBS: Final = 200
-"""jobs of a report, those with the most waste; tables hold all"""
 _TABLES: Final = {
     "jobs": "SELECT * FROM jobs LEFT JOIN uses USING (job)",
     "holdings": "SELECT * FROM priced",
@@ -28,12 +26,10 @@ _TABLES: Final = {
 }
 """file -> its rows; times are milliseconds since the epoch, states of holdings GPU-milliseconds"""
 MOST_ROWS: Final = 96
-MOST_COLUMNS: Final = 168
-"""a week of hours; longer windows have columns of several hours"""
 
 
 def make_report(
-    fleet: FleetTables, *, by: GroupKey, prices: Prices, now_ms: int, jobs: int | None = MOST_JOBS
+    fleet: FleetTables, *, by: GroupKey, prices: Prices, now_ms: int, jobs: int | None = 200
 ) -> FleetReport:
     """Make the document. ``by`` is the table that forms show first, ``jobs`` the most that it has;
     None: all."""
@@ -110,7 +106,8 @@ def make_heat(fleet: FleetTables) -> tuple[int, list[HeatRow]]:
     than fit, in the order of their names."""
     window = fleet.window
     first, last = window.start_ms // HOUR_MS, (window.end_ms - 1) // HOUR_MS
-    step_h = -(-(last - first + 1) // MOST_COLUMNS)
+    # a week of hours; of longer windows, a column holds several
+    step_h = -(-(last - first + 1) // 168)
     columns = (last - first) // step_h + 1
     ((devices, named),) = run_query(
         fleet.connection,

@@ -25,7 +25,6 @@ from whyidle.store.entry import DIAGNOSIS, META, Entry, entry_of
 from whyidle.store.run_store import Store
 
 VERSION: Final = 30
-LEAST_S: Final = 1.0
 SHARE: Final = 0.1
 """of the time that refreshing may take, on a slow disk of a team"""
 
@@ -123,7 +122,7 @@ class RunIndex:
                 self._open()
                 self._read_changes()
             spent = time.monotonic() - begin
-            self._due_s = begin + max(LEAST_S, spent / SHARE)
+            self._due_s = begin + max(1.0, spent / SHARE)
 
     def find_runs(
         self, wanted: RunFilter, *, limit: int = 50, offset: int = 0

@@ -152,10 +152,6 @@ def _answer_error(request: Request, error: Exception) -> Response:
     return refuse(request.scope, status, f"{error.what} {error.why}".strip(), error.hint)
 
 
-END_S = 3
-"""after which requests that are still open are cut off"""
-
-
 HEADER_S: Final = 10.0
 """in which the head of a request must have come: browsers and clients send it at once"""
 BODY_S: Final = 90.0
@@ -234,7 +230,7 @@ class WebServer(uvicorn.Server):
                 log_level="warning",
                 ws="none",
                 server_header=False,
-                timeout_graceful_shutdown=END_S,
+                timeout_graceful_shutdown=3,  # after which open requests are cut off
                 limit_concurrency=1000,
                 http=PunctualProtocol,
                 proxy_headers=False,  # the gate trusts only the addresses that it is told

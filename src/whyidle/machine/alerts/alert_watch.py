@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from whyidle.model.documents.watch_document import WatchedMachine
     from whyidle.model.live.metric_series import Metric
 
-HOUR_S: Final = 3600.0
 Explain = Callable[[Firing], tuple[str, str]]
 """of a firing alert: its cause, and its first fix; empty where unknown"""
 
@@ -103,7 +102,7 @@ class Delivering:
         return any(self.mutes.get(name, 0.0) > when for name in (notice.key, notice.rule.id))
 
     def _limit(self, due: list[Notice], when: float) -> list[Notice]:
-        while self.sent and self.sent[0] <= when - HOUR_S:
+        while self.sent and self.sent[0] <= when - 3600.0:
             self.sent.popleft()
         room = max(0, self._settings.most_per_hour - len(self.sent))
         order = {"critical": 0, "warning": 1, "info": 2}

@@ -21,7 +21,6 @@ from whyidle.model.live.metric_series import Metric
 from whyidle.model.live.publisher import Destination, Publisher
 
 FAULTS = (OSError,)
-PATIENCE_S = 5.0
 _NAMES: Final = {
     "whyidle_gpu_busy_ratio": ("hw.gpu.utilization", "1"),
     "whyidle_gpu_memory_used_bytes": ("hw.gpu.memory.usage", "By"),
@@ -59,7 +58,7 @@ class _Exporter:
         request = urllib.request.Request(
             self._url, json.dumps(body).encode(), dict(self._headers), method="POST"
         )
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        with urllib.request.urlopen(request, timeout=5.0) as answer:
             answer.read()
 
     def close(self, diagnosis: Diagnosis | None) -> None:

@@ -33,8 +33,6 @@ UNPRUNED: Final = 4
 """trials that the median needs before it ends others; Optuna's default is 5"""
 UNJUDGED: Final = 2
 """first step that is compared: one value says little, and learning rates may still warm up"""
-REDUCTION: Final = 3
-"""one in so many trials passes a rung of ASHA, as in its paper's experiments (3 or 4)"""
 HEARTBEAT_S, GRACE_S = 60, 180
 """period of the sign of life of trials, and the silence after which Optuna runs one again; shorter
 ones fail trials that live (optuna#5470)"""
@@ -163,7 +161,8 @@ def _make_pruner(optuna: Any, name: str) -> Any:
     if name == "median":
         return pruners.MedianPruner(n_startup_trials=UNPRUNED, n_warmup_steps=UNJUDGED)
     if name == "asha":
-        return pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
+        # one in three trials passes a rung; its paper's experiments had 3 or 4
+        return pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
     return pruners.NopPruner()
 
 

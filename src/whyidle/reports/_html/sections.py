@@ -33,7 +33,6 @@ from whyidle.reports._sections import (
     text_of,
 )
 
-_TILES_IN_A_ROW = 6
 _UNIT = re.compile(r"(?<=\d) (?=\w)")
 _CODE = re.compile(r"(.*:\d+ )(\(.*\))")
 
@@ -162,7 +161,7 @@ def _headline(part: Headline) -> Markup:
 
 def render_tiles(tiles: list[tuple[str, str, str]]) -> Markup:
     """Render key numbers, in rows of equal length where they need more than one."""
-    rows = -(-len(tiles) // _TILES_IN_A_ROW)
+    rows = -(-len(tiles) // 6)  # six in a row
     columns = -(-len(tiles) // max(rows, 1))
     shown = [
         tag("div", tag("dt", title), tag("dd", _UNIT.sub("\u00a0", value), tag("small", note)))
