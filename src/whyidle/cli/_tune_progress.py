@@ -42,11 +42,7 @@ class TuneProgress:
         self._ended += 1
         parts = [f"trial {trial.number}: {table.format_settings(trial)}"]
         parts.append(table.format_metric(trial.metric))
-        took = table.format_length(trial.seconds)
-        forecast = trial.forecast and table.format_length(trial.forecast.seconds)
-        parts.append(
-            f"{took} (predicted {forecast})" if forecast and trial.ending == "complete" else took
-        )
+        parts.append(table.format_length(trial.seconds))
         parts.append(table.ENDINGS.get(trial.ending, trial.ending))
         parts += [part for part in (trial.why, table.describe_wait(trial)) if part]
         self.tell(", ".join(parts))

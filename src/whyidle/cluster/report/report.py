@@ -1,8 +1,7 @@
-"""Makes the report of a fleet from its tables, and writes them as Parquet for other programs."""
+"""Makes the report of a fleet from its tables."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 from whyidle.cluster.report.advice import give_advice
@@ -10,7 +9,6 @@ from whyidle.cluster.report.groups import KEYS, cause_rows, group_rows, measure_
 from whyidle.cluster.report.job_rows import format_moment, list_jobs, make_job_tables
 from whyidle.cluster.report.reading import FleetTables
 from whyidle.cluster.report.tables import run_query
-from whyidle.errors import OutputError
 from whyidle.model.documents.fleet import FleetCoverage, FleetReport, GroupKey, HeatRow, Prices
 from whyidle.model.fleet_rows import HOUR_MS
 from whyidle.version import __version__
@@ -18,13 +16,6 @@ from whyidle.version import __version__
 UNKNOWN_CHECKPOINTS: Final = (
     "Failed jobs count as wasted in full: when they last saved a checkpoint is not known."
 )
-_TABLES: Final = {
-    "jobs": "SELECT * FROM jobs LEFT JOIN uses USING (job)",
-    "holdings": "SELECT * FROM priced",
-    "hours": "SELECT * FROM hours",
-    "causes": "SELECT * FROM causes",
-}
-"""file -> its rows; times are milliseconds since the epoch, states of holdings GPU-milliseconds"""
 MOST_ROWS: Final = 96
 
 
@@ -82,23 +73,6 @@ def _describe_coverage(fleet: FleetTables) -> FleetCoverage:
         counts={what: count for what, count in fleet.counts.items() if count},
         notes=[*fleet.notes, *([UNKNOWN_CHECKPOINTS] if failed else [])],
     )
-
-
-def export_tables(fleet: FleetTables, folder: Path) -> None:
-    """Write one file for each table.
-
-    Raises:
-        OutputError: the folder cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, query in _TABLES.items():
-            draft = folder / f".{name}.parquet"
-            target = str(draft).replace("'", "''")
-            run_query(fleet.connection, f"COPY ({query}) TO '{target}' (FORMAT parquet)")
-            draft.replace(folder / f"{name}.parquet")
-    except OSError as error:
-        raise OutputError(f"Cannot write {folder}.", why=f"{error.strerror or error}.") from error
 
 
 def make_heat(fleet: FleetTables) -> tuple[int, list[HeatRow]]:

@@ -112,16 +112,13 @@ def open_study(search: SearchFile) -> Any:
         InputError: the storage cannot be opened.
     """
     optuna, setup = load_optuna(), search.setup
-    directions: list[str] = [setup.direction]
-    if setup.objective != "metric":
-        directions = [setup.direction, "minimize"] if setup.objective == "front" else ["maximize"]
     try:
         study = optuna.create_study(
             storage=_open_storage(optuna, search.storage),
             study_name=search.study,
-            directions=directions,
+            direction=setup.direction,
             load_if_exists=True,
-            pruner=_make_pruner(optuna, "none" if len(directions) > 1 else setup.pruner),
+            pruner=_make_pruner(optuna, setup.pruner),
         )
     except Exception as error:  # of the database, or of its driver
         why = str(error).splitlines()[0].rstrip(".") + "."
@@ -256,11 +253,10 @@ def importances(study: Any, setup: SearchSetup) -> dict[str, float]:
     complete = study.get_trials(states=(optuna.trial.TrialState.COMPLETE,))
     if len(complete) < STARTUP or len(setup.dimensions) < 2:
         return {}
-    target = (lambda trial: trial.values[0]) if setup.objective == "front" else None
     try:
         evaluator = optuna.importance.PedAnovaImportanceEvaluator()
         found: dict[str, float] = optuna.importance.get_param_importances(
-            study, evaluator=evaluator, target=target
+            study, evaluator=evaluator
         )
     except (ValueError, RuntimeError):  # all values are the same
         return {}
