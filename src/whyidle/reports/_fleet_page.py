@@ -17,7 +17,6 @@ from whyidle.model.documents.fleet import (
     GroupRow,
 )
 from whyidle.reports._html.element import Markup
-from whyidle.reports._html.fleet import draw_account
 from whyidle.reports._html.sections import render_parts
 from whyidle.reports._number_format import format_percent
 from whyidle.reports._sections import (
@@ -76,7 +75,6 @@ def report_parts(report: FleetReport) -> list[Part]:
         Headline(f"{format_hours(hours['allocated'])} GPU-hours allocated{_describe_waste(hours)}"),
         Paragraph(span, tone="dim"),
         *([Paragraph(money)] if (money := describe_money(report)) else ()),
-        Picture(lambda: draw_account(report.total)),
         Section("", [_states_table(report.total)]),
         *([Section("What to change", [Items(advice)])] if advice else ()),
         Picture(
