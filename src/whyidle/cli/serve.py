@@ -47,7 +47,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--state",
         metavar="DIR",
         type=Path,
-        help="folder of tokens and index (default: serve, in the first store)",
+        help="folder of tokens (default: serve, in the first store)",
     )
     parser.add_argument(
         "--listen",
@@ -76,9 +76,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="show the JSON document of a fleet report; it is reloaded when it changes",
-    )
-    parser.add_argument(
-        "--rebuild", action="store_true", help="rebuild the index of runs from the stores"
     )
     add_quiet(parser)
 
@@ -155,7 +152,6 @@ def _settings(args: argparse.Namespace) -> SiteSettings:
         names=args.hosts,
         is_open=args.no_auth,
         proxy=proxy,
-        rebuild=args.rebuild,
         fleet=args.fleet,
     )
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # the command line reads the settings where the extra is miss
 RUN_ID: Final = re.compile(r"\d{8}-\d{6}-\d{6}")
 """ids of runs are the only part of a path that reaches the disk"""
 ACCESS_FILE: Final = "access.json"
-INDEX_FILE: Final = "index.sqlite"
 STATE_FOLDER: Final = "serve"
 
 
@@ -51,7 +50,7 @@ class RefusedError(WhyidleError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:
-    """``state`` is the folder of access list and index; ``listen`` the address that the server
+    """``state`` is the folder of the access list; ``listen`` the address that the server
     listens at; ``names`` the host names by which browsers may address it; ``is_open`` whether
     anyone may view."""
 
@@ -61,7 +60,6 @@ class SiteSettings:
     names: Sequence[str] = ()
     is_open: bool = False
     proxy: ProxyLogin = field(default_factory=ProxyLogin)
-    rebuild: bool = False
     fleet: Path | None = None  # a document of whyidle fleet report
 
 
@@ -110,7 +108,7 @@ class Site:
         self.jobs = LiveJobs()
         self.fleet = FleetFile(settings.fleet)
         self.monitor = MachineMonitor()
-        self.index = RunIndex(settings.state / INDEX_FILE, self.stores, rebuild=settings.rebuild)
+        self.index = RunIndex(self.stores)
 
     def find_run(self, run_id: str) -> tuple[Store, Entry]:
         """A run by its whole id.
@@ -136,9 +134,8 @@ class Site:
         return [run for run in runs if status_of(self.find_run(run.id)[1]) == "running"]
 
     def close(self) -> None:
-        """End the look at the machine, and close the index."""
+        """End the look at the machine."""
         self.monitor.close()
-        self.index.close()
 
 
 def name_stores(paths: Sequence[Path]) -> dict[str, Store]:
