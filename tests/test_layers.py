@@ -60,7 +60,7 @@ MAY_IMPORT = {
     "cluster.meters": {"cluster.meters", *BASE},
     "cluster.report": {"cluster.report", "catalog", "version", *BASE},
     "cluster.server": {
-        *("cluster.server", "cluster.report", "machine.alerts", "machine.publishers"),
+        *("cluster.server", "cluster.report", "machine.publishers"),
         *("machine.watch", "reports", "runs", "record", "version", *PLUGS),
     },
     "testing": {

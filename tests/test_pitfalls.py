@@ -6,7 +6,7 @@ Elsewhere:
 * a monitor that costs too much: ``record/test_monitor.py``
 * another profiler at work: ``probe/test_bursts.py``, ``probe/test_profiler.py``
 * a wait charged to the call that blocks: ``causes/host/test_per_step_host_sync.py``
-* advice about workers where data is no bottleneck: ``causes/input/test_live_loader.py``
+* advice about workers where data is no bottleneck: ``causes/input/test_loader_workers.py``
 * no step marker: ``live/test_steps_and_phases.py``
 * launchers taken for ranks: ``live/test_launchers.py``
 """
@@ -28,11 +28,6 @@ ROOT = Path(__file__).parent.parent
 PROBE = ROOT / "src" / "whyidle" / "probe"
 ONCE_PER_BURST = {("profiler.py", "stop")}
 """waits for the device where a short recording ends, or its last kernels would be missing"""
-AS_THE_SCRIPT_ASKED = {("_device_prefetch.py", "asked")}
-"""waits for a copy made ahead where the script's own move of that tensor would have waited"""
-AS_THE_SEARCH = {("_finishing.py", "_unused_by_all")}
-"""PyTorch's own search for unused parameters waits where it has found some, and so does what takes
-its place"""
 TWICE_PER_ARM = {("device_progress.py", "wait_for_device"), ("trial_state.py", "synchronize")}
 """of a trial only: what lies between two waits has been done between them"""
 AT_LOOKS = {("repeated_pass.py", "_wait"), ("rank_look.py", "_time_reduction")}
@@ -50,7 +45,7 @@ def waiting_calls(path):
 
 def test_nothing_in_the_hot_path_waits_for_a_device():
     found = {call for path in PROBE.rglob("*.py") for call in waiting_calls(path)}
-    assert found <= ONCE_PER_BURST | AS_THE_SCRIPT_ASKED | TWICE_PER_ARM | AS_THE_SEARCH | AT_LOOKS
+    assert found <= ONCE_PER_BURST | TWICE_PER_ARM | AT_LOOKS
 
 
 def test_no_dependency_has_an_upper_bound():

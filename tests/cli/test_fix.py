@@ -1,7 +1,6 @@
 """What fix says and leaves behind, with trials that are made up."""
 
 import argparse
-import re
 import shlex
 
 import msgspec
@@ -73,36 +72,12 @@ def fix(monkeypatch, capsys):
     return run
 
 
-def test_what_the_patch_says_beside_is_nothing_to_do_by_hand(fix, tmp_path):
-    note = "loader-workers: written where the trials changed it; train.py, line 9 was not"
-    patch = SourcePatch(
-        "", {}, ("cache: write it",), UserFiles(tmp_path, (), None, (), ()), notes=(note,)
-    )
-    out = " ".join(
-        fix("--no-store", handed=PatchCheck(patch, None, "", is_writable=False))[1].out.split()
-    )
-    assert "By hand: cache: write it." in out
-    assert f"{note}." in out
-    assert f"By hand: {note}" not in out
-
-
 def test_the_plan_is_told_and_how_to_use_it(fix, tmp_path):
     status, told = fix("--write-plan", "my plan.toml")
     assert status == 0
     assert (tmp_path / "my plan.toml").is_file()
     assert "wrote my plan.toml" in told.err
     assert "whyidle run --plan 'my plan.toml' python train.py" in told.out
-
-
-def test_how_what_was_kept_is_taken_back_is_told(fix, tmp_path):
-    patch = SourcePatch("--- a\n", {}, (), UserFiles(tmp_path, (), None, (), ()))
-    for good in (True, False):
-        handed = PatchCheck(patch, None, "", is_writable=good)
-        _, told = fix("--patch", f"my {good}.patch", "--write-plan", f"{good}.toml", handed=handed)
-        out = " ".join(told.out.split())
-        assert "enabled = false in the plan leaves a fix out" in out
-        quoted = shlex.quote(str(tmp_path / f"my {good}.patch"))
-        assert (f"git apply -R {quoted} undo the patch" in out) == good
 
 
 def test_what_there_was_no_time_for_is_proposed_with_more(fix):
@@ -120,13 +95,6 @@ def test_it_is_proposed_with_all_that_was_typed_but_the_budget(fix, budget, ends
     kept = [word for word in typed if word not in budget]
     words = shlex.join(["whyidle", "fix", "--budget", "4m", *kept, "python", "train.py"])
     assert words in " ".join(told.out.split())
-
-
-def test_a_plan_that_is_written_by_now_is_not_named_again(fix, tmp_path):
-    _, told = fix("--write-plan", "mine.toml", "--patch=mine.patch", enough_s=240.0)
-    assert (tmp_path / "mine.toml").is_file()
-    out = " ".join(told.out.split())
-    assert "whyidle fix --budget 4m --patch=mine.patch python train.py" in out
 
 
 @pytest.mark.parametrize(("count", "ranks"), [(4, 1), (0, 4), (2, 4)])
@@ -194,13 +162,6 @@ def test_the_document_is_named_by_the_run_that_is_kept(fix, tmp_path, capsys):
     fixed = told["detail"]["fixed"]["run"]
     assert _app.run(["report", fixed, "--json", "-"]) == 0
     assert msgspec.json.decode(capsys.readouterr().out)["run"]["id"] == fixed
-
-
-def test_the_last_command_shows_the_gain_as_the_last_two_runs_do(fix):
-    _, told = fix()
-    *_, command = re.findall(r"whyidle compare (\S+) (\S+)", " ".join(told.out.split()))
-    assert command[0] < command[1]  # ids are times
-    assert told.out.rstrip().endswith("what the fixes changed")
 
 
 def test_the_page_holds_the_patch_and_the_commands(fix, tmp_path):

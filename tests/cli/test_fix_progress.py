@@ -7,8 +7,6 @@ import pytest
 from whyidle.cli import _fix_progress
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.fix.loop.candidates import choose_candidates
-from whyidle.fix.loop.trial_result import UNTOLD, TrialResult
-from whyidle.fix.statistics.speedup import SpeedupEstimate
 from whyidle.testing.demo import job
 
 
@@ -28,12 +26,6 @@ def test_elsewhere_each_thing_is_a_line(capfd, seen):
     assert lines[1].startswith("whyidle: starved: ")
     assert "to try: loader-workers (predicted " in lines[2]
     assert len(lines) == 3
-
-
-def test_that_nothing_can_be_tried_is_said(capfd, seen):
-    with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
-        progress.show_watched_job(seen[0], [])
-    assert "nothing to try" in capfd.readouterr().err
 
 
 def test_on_a_terminal_the_clock_goes_on_during_a_trial(monkeypatch, capfd):
@@ -56,31 +48,3 @@ def test_quiet_is_quiet(capfd, seen):
         progress.show_stage("watching")
         progress.show_watched_job(*seen)
     assert capfd.readouterr().err == ""
-
-
-def test_what_could_not_be_told_is_an_interval(capfd, seen):
-    told = TrialResult(seen[1][0], reason=UNTOLD, effect=SpeedupEstimate(0.76, 0.22, 2.64, 4))
-    with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
-        progress.show_trial_result(told)
-    said = capfd.readouterr().err
-    assert "0.22 to 2.64 times as fast, no significant gain" in said
-    assert "0.76" not in said
-
-
-def test_an_interval_that_says_nothing_is_not_told(capfd, seen):
-    told = TrialResult(seen[1][0], reason=UNTOLD, effect=SpeedupEstimate(1.1, 0.01, 108.0, 2))
-    with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
-        progress.show_trial_result(told)
-    assert "not kept: loader-workers, no significant gain" in capfd.readouterr().err
-
-
-def test_lines_that_stay_are_folded_between_words(monkeypatch, capfd, seen):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "60")
-    with _fix_progress.FixProgress(quiet=False, budget_s=60.0) as progress:
-        progress.show_watched_job(*seen)
-    lines = capfd.readouterr().err.replace("\r\x1b[K", "").splitlines()
-    assert len(lines) > 2
-    assert all(len(line) < 60 for line in lines)
-    words = seen[0].verdict.headline.partition(". ")[0].split()
-    assert " ".join(" ".join(lines).split()).startswith(f"whyidle: starved: {' '.join(words)}")

@@ -11,7 +11,6 @@ import pytest
 from whyidle.__main__ import main
 from whyidle.model import schema
 
-DAY = "2026-11-20"
 JOBS = """job_id,user,vc,gpu_num,node,state,start_time,end_time
 1,alice,a,2,n1,COMPLETED,2026-11-20T00:00:00Z,2026-11-20T02:00:00Z
 2,bob,b,2,n2,COMPLETED,2026-11-20T00:00:00Z,2026-11-20T02:00:00Z

@@ -59,7 +59,7 @@ def test_json_and_html(runs: list[str], capsys: pytest.CaptureFixture[str]):
     assert [change["run"] for change in document["changes"]] == [runs[4]]
     page = Path("h.html").read_text()
     assert runs[4] in page
-    assert page.count("<rect") >= len(runs)
+    assert page.count('class="bar thin"') == len(runs)
 
 
 def test_the_gate(runs: list[str], capsys: pytest.CaptureFixture[str]):

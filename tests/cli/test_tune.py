@@ -154,19 +154,6 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str]):
     assert not Path("s").exists()
 
 
-def test_two_objectives_have_a_front(capsys: pytest.CaptureFixture[str]):
-    words = ["--space", "lr=1e-4,1e-3,1e-2,1e-1", *LOSS, "--sampler", "grid", "--prune", "none"]
-    assert tune(*words, "--objective", "front", "--json", "s.json") == 0
-    document = json.loads(Path("s.json").read_text())
-    costs = [document["trials"][number]["gpu_hours"] for number in document["front"]]
-    losses = [document["trials"][number]["metric"] for number in document["front"]]
-    assert costs == sorted(costs)
-    assert losses == sorted(losses, reverse=True)
-    assert losses[-1] == min(trial["metric"] for trial in document["trials"])
-    if len(costs) > 1:
-        assert "no other trial is better in both" in capsys.readouterr().out
-
-
 def test_trials_run_with_a_plan(capsys: pytest.CaptureFixture[str]):
     plan = 'schema = "whyidle/plan/1"\ncommand = []\nmade = ""\nwhyidle = ""\n[[fix]]\n'
     plan += 'fix = "threads"\nconsent = "none"\n[fix.edits]\nenv.MARK_OF_PLAN = "7"\n'

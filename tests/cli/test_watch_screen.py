@@ -15,7 +15,7 @@ from watched_machines import fleet, gpu, job, machine, reason
 
 from whyidle.cli._watch_screen import _KEY, Keys, ScreenNotices
 from whyidle.model.live.alert import Delivery, Notice, Rule
-from whyidle.reports._watch_table import WatchView, list_rows, render_machine
+from whyidle.reports._watch_table import WatchView, render_machine
 
 RULE = Rule(id="held", summary="unused", of="gpu", signal="s", above=0.5, window_s=60.0)
 LOOSE = job([], key="run:1", user="eve", command="python loose.py")
@@ -48,21 +48,6 @@ def test_the_cursor_opens_any_row():
     assert keys.view.opened == {"run:1", "gpu1"}
     press(keys, b"\x1b", look)
     assert (keys.view.selected, keys.view.opened) == (None, set())
-
-
-def test_s_sorts_and_says_by_what():
-    look = machine([gpu(0, "free", busy=0.0), gpu(1, busy=0.9), gpu(2, "stalled", busy=0.5)], [])
-    keys, orders = Keys(), []
-    for _ in range(5):
-        orders.append((keys.view.order, list_rows(look, keys.view)))
-        assert f"sort: by {keys.view.order}" in draw(keys, look)
-        press(keys, b"s", look)
-    assert dict(orders[:3]) == {
-        "number": ["gpu0", "gpu1", "gpu2"],
-        "state": ["gpu2", "gpu0", "gpu1"],
-        "use": ["gpu0", "gpu2", "gpu1"],
-    }
-    assert orders[4] == orders[0]
 
 
 def test_q_ends_and_other_keys_do_nothing():
@@ -110,17 +95,6 @@ def test_the_selected_row_is_always_shown(number: int):
     assert len(re.sub(r"\x1b\[[\d;]*m", "", marked)) == 80  # over the whole width
 
 
-def test_a_narrow_terminal_keeps_the_place():
-    told = reason("The GPU waits for its next batch 59% of the time. " + "No workers load it. " * 3)
-    text = render_machine(
-        machine([gpu(0, "starved", reason=told)], []), width=80, colours=None, height=24
-    )
-    assert "train.py:64" in text
-    collapsed = machine([gpu(n, "starved", reason=told) for n in range(40)], [job([])])
-    text = render_machine(collapsed, width=99, colours=None, height=24)
-    assert "dataloader-no-workers train.py:64" in text
-
-
 def test_alerts_stand_below_the_table_and_are_printed_afterwards(capsys):
     view = WatchView()
     notices = ScreenNotices(view)
@@ -159,12 +133,3 @@ def test_a_real_terminal_is_drawn_at_once_and_left_as_it_was():
     os.close(leader)
     assert b"sort: by state" in text  # without waiting for the next look
     assert text.endswith(b"\x1b[?25h\x1b[?1049l")
-
-
-def test_a_question_mark_lists_every_key():
-    keys, look = Keys(), fleet(2)
-    assert "? keys" in draw(keys, look, width=80)
-    press(keys, b"?", look)
-    assert "show or hide the details of the GPU of this number" in draw(keys, look, width=80)
-    press(keys, b"\x1b", look)
-    assert "of this number" not in draw(keys, look)

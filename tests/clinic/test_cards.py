@@ -7,7 +7,6 @@ import pytest
 from sheets import sheet
 
 from clinic.card import CARDS, WORKLOADS, cases
-from clinic.outcome import oracle_key
 from clinic.typed import command, environment, interpreter
 from whyidle import catalog
 from whyidle.model.buckets import BUCKETS
@@ -43,15 +42,6 @@ def test_arms_differ_by_the_cure_alone(folder):
     mild, _ = cases(folder=folder)
     sick, cured = (mild.arm(which) for which in mild.arms().values())
     assert {key for key in sick if sick[key] != cured[key]} == {"save_every"}
-
-
-def test_the_cured_twin_may_be_watched_as_a_healthy_job(folder):
-    (folder / "123.toml").write_text(
-        SHEET.replace("[[inject]]", "watch_twin = true\n[[inject]]", 1)
-    )
-    *_, severe, twin = cases(folder=folder)
-    assert (twin.id, twin.kind, twin.inject) == ("c1239", "healthy", ())
-    assert twin.arm() == severe.arm(frozenset({0}))
 
 
 def test_other_seeds_draw_other_numbers_within_the_range(folder):
@@ -151,13 +141,6 @@ def test_what_is_typed_does_not_tell_the_answer():
         assert not set(re.findall(r"[a-z]+", words)) & TELLING, case.id
         assert not [cause for cause in catalog.load_causes() if cause in words], case.id
         assert case.id not in words, case.id
-
-
-def test_a_timing_is_made_anew_when_anything_it_depends_on_changes(folder):
-    before = oracle_key(cases(folder=folder)[0], "cpu")
-    (folder / "123.toml").write_text(SHEET.replace("save_every = 1", "save_every = 2"))
-    assert oracle_key(cases(folder=folder)[0], "cpu") != before
-    assert oracle_key(cases(folder=folder)[0], "gpu") != before
 
 
 def test_every_sheet_has_a_job():

@@ -9,13 +9,6 @@ from clinic.verbs._chosen import drawn, installed
 JOBS = [(case, mode) for case in cases(3) for mode in case.modes if not case.recording]
 
 
-def test_of_each_sheet_one_level_is_drawn_and_its_twin_stays():
-    ids = [case.id for case, _ in drawn(JOBS, 3)]
-    sheets = [name if name.endswith("9") else name[:-1] for name in ids]
-    assert len(set(sheets)) == len(sheets)
-    assert {name[:-1] for name in ids} == {c.id[:-1] for c, _ in JOBS if c.consent in GIVEN}
-
-
 def test_cures_that_need_consent_are_in_no_sample():
     assert any(case.consent not in GIVEN for case, _ in JOBS)
     assert all(case.consent in GIVEN for case, _ in drawn(JOBS, 3))

@@ -1,9 +1,8 @@
 """What healing is scored by."""
 
 import msgspec
-import pytest
 
-from clinic.healed import rows, score
+from clinic.healed import score
 from clinic.healing import HARM, Healed
 
 
@@ -27,18 +26,6 @@ def test_the_plan_is_held_against_the_cure_and_every_safe_fix():
     assert "left slower, of 3 | 0 | 0 |" in told
 
 
-def test_a_disturbed_run_of_the_sick_job_says_nothing_of_the_plan():
-    disturbed = msgspec.structs.replace(
-        one("c0011", 1.0, 1.0),
-        sick=[50.0, 99.0, 60.0],
-        planned=[90.0, 92.0, 70.0],
-        safe=[80.0, 80.0, 80.0],
-        cured=[100.0, 100.0, 100.0],
-    )
-    assert disturbed.gain / disturbed.oracle == pytest.approx(0.7)  # of neither turn
-    assert "healed over oracle, median of 1 | 0.90 | 0.80 |" in "\n".join(score([disturbed]))
-
-
 def test_a_healthy_job_that_became_slower_is_harm():
     told = "\n".join(score([one("c0019", 0.9, None, safe=0.5)]))
     assert "left slower, of 1 | 1 | 1 |" in told
@@ -52,24 +39,8 @@ def test_harm_is_shown_by_every_pair():
     assert "left slower, of 1 | 0 | 0 |" in told
 
 
-def test_a_case_that_failed_counts_in_nothing_and_is_listed():
-    failed = Healed(id="c0014", mode="cpu", error="it hung")
-    assert "median of 0 | – |" in "\n".join(score([failed]))
-    assert "| failed | 1 |" in "\n".join(score([failed]))
-    assert "it hung" in rows([failed])[-1]
-
-
 def test_a_cure_that_needs_consent_is_no_measure_of_a_plan_that_had_none():
     asked = msgspec.structs.replace(one("c0191", 1.0, 3.0), consent="convergence")
     told = "\n".join(score([asked]))
     assert "median of 0 | – |" in told
     assert "left slower, of 1 | 0 | 0 |" in told
-
-
-def test_cures_that_are_advice_are_told_apart_and_not_hidden():
-    found = [msgspec.structs.replace(one("c0302", 1.0, 2.0), advice=True)]
-    found.append(one("c0012", 1.9, 2.0, safe=1.2))
-    told = "\n".join(score(found))
-    assert "healed over oracle, median of 2 | 0.50 |" in told
-    assert "without advice, median of 1 | 0.95 | 0.60 |" in told
-    assert [row.split(" | ")[0] for row in rows(found)[2:]] == ["| c0302 (advice)", "| c0012"]

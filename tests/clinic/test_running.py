@@ -1,7 +1,5 @@
 """Cases are run one by one, kept, found again; what fails is told and ends nothing."""
 
-import sys
-
 import msgspec
 import pytest
 from sheets import sheet
@@ -10,7 +8,6 @@ from clinic import app, examine, floor
 from clinic.card import cases
 from clinic.outcome import Gain, Named, Outcome, Results, oracle_key
 from clinic.times import JobError, Times
-from clinic.typed import command, environment
 
 pytestmark = pytest.mark.real_processes("jobs are timed in turns")
 
@@ -56,16 +53,6 @@ def test_a_rate_leaves_the_beginning_out():
     assert each.rate("steps") == pytest.approx(2.0)
     with pytest.raises(JobError, match="2 steps"):
         Times(begin=0.0, marks=[1.0, 2.0], samples=1).rate("steps")
-
-
-def test_a_device_that_is_behind_its_host_is_timed_where_it_had_done_everything():
-    """Its steps take one second, of which the host is up to four ahead; it waits for the end."""
-    marks = [*(max(0.1 * i, i - 4.0) for i in range(1, 14)), 14.0]
-    assert Times(begin=0.0, marks=marks, samples=3).rate("steps") < 2.0
-    assert Times(begin=0.0, marks=marks, samples=3, drained=[13]).rate("steps") < 2.0
-    waited = [*marks[:4], 5.0, *(5.0 + mark for mark in marks)]
-    told = Times(begin=0.0, marks=waited, samples=3, drained=[4, len(waited) - 1])
-    assert told.rate("steps") == pytest.approx(3.0)
 
 
 def test_the_cure_is_timed_in_turn_and_only_once(case, tmp_path):
@@ -119,28 +106,6 @@ def test_what_is_known_is_not_run_again(case, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "page.svg").read_text().startswith("<svg")
 
 
-def test_what_is_typed(case):
-    options = {"workers": 2, "keep": True, "off": False, "$OMP_NUM_THREADS": 4, "@ranks": 2}
-    words = command(options, "gpu", 3.0, "steps")
-    assert words[:6] == [
-        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-    ]  # fmt: skip
-    assert words[6:] == [
-        "train.py",
-        "--seconds",
-        "3.0",
-        "--device",
-        "cuda",
-        "--workers",
-        "2",
-        "--keep",
-    ]
-    assert environment(options)["OMP_NUM_THREADS"] == "4"
-    assert environment({})["OMP_NUM_THREADS"] == "1"
-    assert "--seconds" not in command(options, "cpu", 3.0, "whole")
-    assert command({"@cores": 1}, "cpu", 3.0, "steps")[:2] == ["taskset", "-c"]
-
-
 def _outcomes(case):
     """What was planted is named, and nothing is."""
     named = Named(
@@ -154,19 +119,6 @@ def _outcomes(case):
 def test_the_floor_speaks_of_cases_that_exist():
     known = {case.id for case in cases()}
     assert set(floor.read().cases) <= known
-
-
-def test_in_the_fixed_subset_a_miss_counts_when_it_happens_twice(case, monkeypatch, tmp_path):
-    right, wrong = _outcomes(case)
-    for outcomes, status in (([wrong, right], 0), ([wrong, wrong], 1), ([right], 0)):
-        waiting = list(outcomes)
-        bound = floor.Floor(cases=[case.id], top1=1.0, bucket=1.0, alarms=0, seconds=60.0)
-        monkeypatch.setattr(floor, "read", lambda bound=bound: bound)
-        monkeypatch.setattr(CHOSEN, lambda *_: [case])
-        monkeypatch.setattr(EXAMINE, lambda *_, waiting=waiting, **__: waiting.pop(0))
-        words = ["run", "--fixed-subset", "--fresh", "--results", str(tmp_path)]
-        assert app.main(words) == status
-        assert not waiting
 
 
 def test_the_fixed_subset_fails_below_its_floor(case, monkeypatch, capsys):

@@ -7,12 +7,10 @@ from clinic.account import attribution, attribution_error
 from clinic.card import Budget, Case, Fault
 from clinic.judge import binding, forecasts, harmed, judge, kind_of
 from clinic.outcome import Evidence, Gain, Named, Outcome
-from clinic.page.picture import matrix
-from clinic.page.report import page
 from clinic.rivals import (
     product,
 )
-from clinic.score import forecasting, marks, score
+from clinic.score import forecasting, score
 from whyidle.model.buckets import BUCKETS
 
 FAMILIES = {
@@ -189,16 +187,6 @@ def test_unknown_causes_want_silence_in_the_right_place():
     assert not mark(job, outcome(finding("unfused-optimizer"), gain=0)).abstained
 
 
-def test_families_count_alike():
-    right, wrong = finding("dataloader-no-workers"), finding("python-gc-pauses", 2.0)
-    pairs = [(case("dataloader-no-workers"), outcome(right))] * 3
-    pairs += [(case("sync-checkpoint"), outcome(wrong))]
-    table = score(pairs).tables[0]
-    assert table.top1 == pytest.approx(0.5)  # 3 of 3 in one family, 0 of 1 in the other
-    assert table.bucket == 1.0
-    assert score(pairs).families == {"input": (3, 3, 3), "interruption": (1, 0, 1)}
-
-
 def test_failed_cases_count_as_errors_and_nowhere_else():
     pairs = [(case("sync-checkpoint"), outcome(error="too long"))]
     found = score([*pairs, (case(kind="healthy"), outcome(gain=0))])
@@ -227,16 +215,6 @@ def test_attribution_is_held_against_the_device():
         0.08
     )
     assert attribution_error(outcome()) is None
-
-
-def test_what_an_idle_device_is_blamed_on_is_none_of_its_doing():
-    """A queue that fills again behind a copy is a matter of copies, and the device idles then."""
-    truth = {"compute": 0.6, "communication": 0.0, "transfer": 0.3}
-    seen = msgspec.structs.replace(
-        evidence(), attribution=dict.fromkeys(BUCKETS, 0.0) | {"compute": 0.6, "transfer": 0.4},
-        reasons={"compute": 0.6, "copy": 0.29, "copy_refill": 0.11},
-    )  # fmt: skip
-    assert attribution_error(outcome(truth=truth, seen=seen)) == pytest.approx(0.01)
 
 
 def seen_unknown(**shares):
@@ -271,42 +249,3 @@ def test_harm_is_a_cure_that_was_promised_to_help_and_did_not():
     assert (remark.advised, remark.harmed) == (0, 0)  # nothing was promised
     other = score([(job, outcome(finding("python-gc-pauses"), gain=0.9))])
     assert other.advised == 0  # what it would bring was not measured
-
-
-def test_the_page_and_the_picture_hold_the_numbers():
-    pairs = [
-        (case("sync-checkpoint", number=1), outcome(finding("sync-checkpoint", 1.5))),
-        (case("sync-checkpoint", number=2), outcome(finding("python-gc-pauses"))),
-        (case(kind="healthy", number=3), outcome(gain=0)),
-        (case("sync-checkpoint", number=4), outcome(error="a | b\nc")),
-    ]
-    text = page(pairs, "some command", "clinic.svg")
-    assert "| first finding is the planted cause | 50 % | ≥ 90 % | **missed** |" in text
-    assert "| false alarms on healthy jobs | 0 % | ≤ 5 % | met |" in text
-    assert "failed: a / b c" in text
-    drawn = matrix(marks("whyidle", [pair for pair in pairs if not pair[1].error]))
-    assert drawn.count('fill="#1b7f5c"') == 2
-    assert drawn.count('fill="#c0392b"') == 1
-
-
-def test_emulated_jobs_stand_by_themselves_and_are_said_to_be_no_gpu():
-    right, wrong = outcome(finding("sync-checkpoint")), outcome(finding("python-gc-pauses"))
-    emulated = msgspec.structs.replace(wrong, mode="emulated")
-    pairs = [(case("sync-checkpoint"), right), (case("sync-checkpoint", number=2), emulated)]
-    text = page(pairs, "some command")
-    assert "1 of these jobs ran on the emulated device" in text
-    assert "| first finding is the planted cause | 50 % | 100 % | 0 % | ≥ 90 % |" in text
-    assert "`here` is cpu and emulated together" in text
-    assert "| interruption | 2 | 50 % | 100 % | 1 | 100 % | 100 % | 1 | 0 % | 100 % |" in text
-    rivals = text.split("## Beside simple rules")[1].split("## By family")[0]
-    assert [line[:14] for line in rivals.splitlines() if "whyidle |" in line] == [
-        "| whyidle | 50", "| whyidle | 10", "| whyidle | 0 ",
-    ]  # fmt: skip
-    listed = text.split("## Case by case")[1]
-    cpu, device = listed.split("### On the emulated device, which is no GPU")
-    assert "c0001" in cpu
-    assert "c0002" not in cpu
-    assert "c0002" in device
-    alone = page(pairs[:1], "some command").split("## How")[0]
-    assert "ran on the emulated device" not in alone
-    assert "## Validity" not in alone

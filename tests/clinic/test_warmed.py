@@ -1,11 +1,8 @@
 """Interpreters that become one job after another: a job cannot tell that it was not started."""
 
 import json
-import os
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -71,38 +68,3 @@ def test_a_job_is_what_it_would_be_if_it_were_started(begin, tmp_path, start):
     for told in (warm, cold):
         told["names"] = sorted(set(told["names"]) - hidden)
     assert warm == cold
-
-
-@pytest.mark.parametrize(
-    ("text", "status"), [("raise SystemExit(3)", 3), ("1 / 0", 1), ("import os; os.abort()", -6)]
-)
-def test_a_job_that_fails_has_its_status_and_says_why(begin, tmp_path, text, status):
-    with begin(text) as one:
-        assert one.wait() == status == one.poll()
-    assert ("ZeroDivisionError" in (tmp_path / "said.txt").read_text()) == (text == "1 / 0")
-    with begin("pass") as again:
-        assert again.wait() == 0
-    assert again is one
-
-
-def test_nobody_is_left_behind(tmp_path, light):
-    """A clinic that is killed has no chance to close its interpreters."""
-    text = (
-        "import os, sys, pathlib\nfrom clinic import warmed\n"
-        "warmed.SCRIPT = pathlib.Path(sys.argv[1])\n"
-        "said = pathlib.Path('said.txt'); said.touch()\n"
-        "pathlib.Path('train.py').write_text('pass')\n"
-        "with warmed.warm(['train.py'], pathlib.Path.cwd(), dict(os.environ), said) as one:\n"
-        "    one.wait()\n"
-        "print(one._process.pid, flush=True)\nos.kill(os.getpid(), 9)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", text, str(light)],
-        cwd=tmp_path, check=False, capture_output=True, text=True,
-        env=environment({}) | {"PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    alive = Path(f"/proc/{int(done.stdout)}")
-    until = time.monotonic() + 20
-    while time.monotonic() < until and alive.exists():
-        time.sleep(0.05)
-    assert not alive.exists()

@@ -80,7 +80,7 @@ def command_lines() -> Iterator[list[str]]:
     for unit in UNITS:
         for line in re.findall(r"^ExecStart=\S+/whyidle (.*)$", unit.read_text(), re.MULTILINE):
             options = {
-                "$SERVE_OPTIONS": "--name h --admin-group ops",
+                "$SERVE_OPTIONS": "--name h",
                 "$FLEET_OPTIONS": "--ledger slurm --meter prometheus:http://prom:9090",
             }
             words = shlex.split(line)

@@ -4,29 +4,8 @@ import sys
 
 import pytest
 
-from field.app import main
 from field.measure import THREAD_CLOCK
 from field.processes import JobError, run_job
-from field.watch import Outcome, Outcomes, Said
-
-
-def test_a_report_of_kept_outcomes_is_printed(tmp_path, capsys):
-    said = Said(
-        cause="any-cause",
-        headline="h",
-        places=("norms_every_step.py:20: numbers = p.grad.norm().item()",),
-        removal=(1.27, 1.2, 1.4),
-        promised=1.3,
-    )
-    kept = Outcomes(tmp_path)
-    kept.save(Outcome(job="norms_every_step", source="old", found=(said,)))
-    assert kept.load("norms_every_step") == Outcome(
-        job="norms_every_step", source="old", found=(said,)
-    )
-    assert main(["report", "--half", "known", "--results", str(tmp_path)]) == 0
-    page = capsys.readouterr().out
-    assert "1 outcomes are of another version" in page
-    assert "| norms_every_step |" in page
 
 
 def test_a_script_that_fails_is_an_error_with_its_words(tmp_path):

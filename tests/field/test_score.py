@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from field.page import render_page
-from field.score import agrees, count, is_right, mark_job
+from field.score import agrees, is_right, mark_job
 from field.truth import Job
 from field.watch import Outcome, Said, read_outcome
 from whyidle.diagnosis.diagnose import diagnose_job
@@ -85,19 +84,6 @@ def test_a_promise_of_a_healthy_job_is_an_alarm():
     assert mark_job("a", HEALTHY, outcome()).alarm is False
 
 
-def test_counts():
-    marks = [
-        mark_job("a", SICK, outcome(said())),
-        mark_job("b", SICK, outcome(said(removal=None))),
-        mark_job("c", HEALTHY, outcome(said())),
-    ]
-    rates = count(marks)
-    assert rates.top1 == (2, 2)
-    assert rates.alarm == (1, 1)
-    assert rates.removal == (1, 1)
-    assert rates.removal_of_all == (1, 2)
-
-
 def test_a_document_of_the_product_is_read():
     document = diagnose_job([demo_job().timeline()])
     read = read_outcome("a", msgspec.json.encode(document))
@@ -112,10 +98,3 @@ def test_a_removal_that_is_not_known_is_none():
     assert read_outcome("a", msgspec.json.encode(document)).found[0].removal
     document["findings"][0]["removal"]["speedup"] = None
     assert read_outcome("a", msgspec.json.encode(document)).found[0].removal is None
-
-
-def test_the_page_has_a_row_for_each_job_and_rates_for_each_half():
-    page = render_page({"a": SICK, "b": HEALTHY}, {"a": outcome(said()), "b": outcome()}, {})
-    assert "| a | norms are read | 1.50 (1.40 to 1.60) | `any-cause` | yes | yes |" in page
-    assert "| b | healthy: k |" in page
-    assert "| first finding right | 100% (1 of 1) |" in page

@@ -8,16 +8,14 @@ import msgspec
 import pytest
 
 from field.measure import agree
-from field.processes import scratch_folder, split_command
+from field.processes import scratch_folder
 from field.truth import (
     CURED,
     JOBS,
     Job,
-    TruthError,
     draw_halves,
     find_defects,
     read_truth,
-    write_truth,
 )
 
 TRUTH = read_truth()
@@ -75,31 +73,7 @@ def test_defects_are_named():
     assert [text.partition(":")[0] for text in defects] == ["one", "two", "three"]
 
 
-def test_the_twin_is_the_same_command_with_another_script():
-    one = job(command="taskset -c 0 python norms_every_step.py --lr 1")
-    assert one.cured_command == f"taskset -c 0 python norms_every_step{CURED}.py --lr 1"
-    assert job(cured="python other.py").cured_command == "python other.py"
-
-
-def test_truth_survives_writing(tmp_path):
-    path = tmp_path / "truth.toml"
-    truth = {"a": job(place=r"x\[i\]|it's", wrong=("b",), gain=1.5), "b": job(place=r"\bx")}
-    write_truth(truth, path)
-    assert read_truth(path) == truth
-
-
-def test_an_unknown_key_is_an_error(tmp_path):
-    (tmp_path / "truth.toml").write_text("[a]\ngian = 1\n", "utf-8")
-    with pytest.raises(TruthError, match=r"truth\.toml"):
-        read_truth(tmp_path / "truth.toml")
-
-
 def test_results_agree_within_rounding():
     assert agree((1.0, 2.0), (1.001, 2.0))
     assert not agree((1.0, 2.0), (1.1, 2.0))
     assert not agree((1.0,), (1.0, 2.0))
-
-
-def test_an_interpreter_is_put_for_python():
-    words = split_command("env A=1 python job.py", "/opt/python3")
-    assert words == ["env", "A=1", "/opt/python3", "job.py"]

@@ -11,7 +11,6 @@ from whyidle.reports._palette import (
     KERNELS,
     LOOKS,
     relative_luminance,
-    share_colour,
     text_colour,
 )
 
@@ -94,10 +93,3 @@ def test_buckets_show_on_both_grounds(colour):
 )
 def test_text_on_colours_is_readable(colour):
     assert contrast(colour, text_colour(colour)) >= 4.5
-
-
-def test_the_ramp_darkens_with_the_share():
-    lights = [relative_luminance(share_colour(share)) for share in np.linspace(0, 1, 11)]
-    assert lights == sorted(lights, reverse=True)
-    assert share_colour(-1) == share_colour(0)
-    assert share_colour(2) == share_colour(1)

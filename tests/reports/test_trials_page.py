@@ -9,7 +9,7 @@ import pytest
 from whyidle.fix.loop import fix_document, optimize
 from whyidle.fix.loop.candidates import Candidate
 from whyidle.fix.loop.trial_result import TrialResult, declined_reason
-from whyidle.model.diagnosis import Edit, FixedJob, Predicted, SearchedValue, Trial
+from whyidle.model.diagnosis import Edit, FixedJob, Predicted, Trial
 from whyidle.model.fix import CONSENTS
 from whyidle.reports import html, markdown, terminal
 from whyidle.reports._trial_outcomes import order_findings
@@ -87,19 +87,6 @@ def test_why_and_with_which_consent_it_was_tried_is_told(build, render, numerics
     assert re.search("loader-workers (for )?dataloader-no-workers", shown("none"))
 
 
-def test_what_was_measured_once_has_no_interval(fixed):
-    told = everything(fixed())
-    assert "0.60x as fast, measured once" in told
-
-
-def test_pairs_that_tell_no_interval_are_counted(fixed):
-    shown = fixed()
-    twice = msgspec.structs.replace(ONCE, pairs=2, low=None, high=None)
-    told = everything(msgspec.structs.replace(shown, trials=[KEPT, twice]))
-    assert "measured once" not in told
-    assert "0.60x as fast, measured in 2 pairs" in " ".join(told.split())
-
-
 def test_what_the_job_did_not_take_up_was_not_tried(full):
     edit = Edit(knob="loader.workers", value=2)
     candidate = Candidate("loader-workers", "", "rounding", "", (edit,), None, "")
@@ -159,47 +146,10 @@ def test_an_interval_wider_than_threefold_is_told_by_its_low_end(fixed):
     assert "245" not in shown
 
 
-def test_what_it_costs_once_and_when_that_is_paid_back(fixed):
-    told = " ".join(everything(fixed()).split())
-    assert "4.00 s longer until the first steady step, recovered after 40.0 steps (4.00 s)" in told
-
-
-@pytest.mark.parametrize("render", [everything, markdown.render, html.render])
-def test_memory_is_told_where_it_differs(build, render):
-    def shown(before, after, **more):
-        one = msgspec.structs.replace(KEPT, host_bytes_before=before, host_bytes=after, **more)
-        text = render(msgspec.structs.replace(build(findings=[]), trials=[one]))
-        return " ".join(text.replace("->", "→").split())
-
-    assert "peak: host 2.00 GB → 3.00 GB" in shown(2 * 10**9, 3 * 10**9)
-    assert "peak: host 3.00 GB → 2.00 GB" in shown(3 * 10**9, 2 * 10**9)
-    for before, after in ((10**9, 1_020_000_000), (10**9, None), (None, 10**9), (None, None)):
-        assert "peak: " not in shown(before, after)
-    device = {"device_bytes_before": 10**9, "device_bytes": 5 * 10**8}
-    assert "peak: device 1.00 GB → 500 MB" in shown(None, None, **device)
-    both = shown(2 * 10**9, 3 * 10**9, **device)
-    assert "host 2.00 GB → 3.00 GB, device 1.00 GB → 500 MB" in both
-
-
 def test_without_trials_nothing_is_said_of_them(full):
     plain = msgspec.structs.replace(full, trials=[])
     assert "not tried" not in everything(plain)
     assert "Trials" not in markdown.render(plain)
-
-
-def test_the_screen_says_why_nothing_could_be_tried(full):
-    edits = [Edit(knob="loader.workers", value=8, was=0)]
-    advised = msgspec.structs.replace(UNTRIED, edits=[])
-    short = msgspec.structs.replace(UNTRIED, fix="pin-memory", why="no time", edits=edits)
-
-    def shown(*trials):
-        of = msgspec.structs.replace(full, trials=list(trials))
-        return " ".join(terminal.render(of).split())
-
-    assert "not tried pin-memory: no time not tried staged-data: left to you" in shown(
-        advised, short
-    )
-    assert "not tried pin-memory, staged-data" in shown(KEPT, advised, short)
 
 
 @pytest.mark.parametrize("render", [everything, markdown.render])
@@ -222,40 +172,6 @@ def test_that_nothing_was_kept_is_said(full, render):
     assert "none could" not in shown()
 
 
-@pytest.mark.parametrize("render", [everything, markdown.render, html.render])
-def test_that_it_was_interrupted_is_said(full, fixed, render):
-    late = msgspec.structs.replace(UNTRIED, fix="pin-memory", why="no", interrupted=True)
-    amid = msgspec.structs.replace(late, fix="fused-optimizer", tried=True)
-    slower = msgspec.structs.replace(ONCE, why="slower")
-
-    def shown(*trials, of=full):
-        return " ".join(render(msgspec.structs.replace(of, trials=list(trials))).split())
-
-    first = shown(amid, late, UNTRIED)
-    assert "interrupted during the trial of fused-optimizer, 1 fix not started; no fix" in first
-    assert "none could be tried" not in first
-    then = shown(slower, amid)
-    assert "during the trial of fused-optimizer; 1 fix tried before, none kept: slower" in then
-    assert "interrupted, 1 fix not started; 1 fix tried before" in shown(slower, late)
-    kept = shown(KEPT, amid, of=fixed())
-    assert "1 fix kept: loader-workers; interrupted during the trial of fused-optimizer" in kept
-
-
-@pytest.mark.parametrize("render", [everything, markdown.render, html.render])
-def test_why_nothing_was_kept_is_said_each_reason_once(full, render):
-    whys = [
-        "declined: it is a stream (get_worker_info): each would give all",
-        "slower",
-        "rolled back: with it the job crashed (ValueError)",
-        "slower",
-    ]
-    trials = [msgspec.structs.replace(ONCE, why=why) for why in whys]
-    shown = " ".join(render(msgspec.structs.replace(full, trials=trials)).split())
-    said = "declined: it is a stream; slower; rolled back: with it the job crashed"
-    assert f"4 fixes tried, none kept: {said}" in shown
-    assert shown.count("none kept: declined: it is a stream; slower") == 1
-
-
 TRIED = "tried, (not|and) kept"
 
 
@@ -274,27 +190,6 @@ def test_a_fix_that_was_tried_is_not_proposed_as_if_it_were_not(build, finding, 
     assert not re.search(TRIED, shown(msgspec.structs.replace(declined, fix="gc-freeze")))
     assert not re.search(TRIED, shown(msgspec.structs.replace(declined, tried=False)))
     assert not re.search(TRIED, shown())
-
-
-@pytest.mark.parametrize("render", [everything, markdown.render, html.render])
-def test_a_number_that_was_searched_stands_beside_the_one_that_was_foretold(build, finding, render):
-    one = finding()
-    fix = one.fixes[0]
-    predicted = msgspec.structs.replace(
-        fix, fix="loader-workers", edits=[Edit(knob="loader.workers", value=11, was=0)]
-    )
-    found = build(findings=[msgspec.structs.replace(one, fixes=[predicted])])
-
-    def shown(value):
-        kept = msgspec.structs.replace(
-            KEPT, edits=[Edit(knob="loader.workers", value=value, was=0)]
-        )
-        told = msgspec.structs.replace(found, trials=[kept])
-        words = render(told)
-        return " ".join(words.split()).lower()
-
-    assert "tried and kept with loader.workers = 22" in shown(22)
-    assert "tried and kept with" not in shown(11)
 
 
 def described(finding, cause, *summaries):
@@ -349,41 +244,6 @@ def test_fixes_that_were_not_measured_together_are_no_number(fixed, render):
     detail = msgspec.structs.replace(found.detail, fixed=untold)
     shown = " ".join(render(msgspec.structs.replace(found, detail=detail)).split())
     assert "1 fix kept: loader-workers; not measured together" in shown
-
-
-def test_the_page_of_a_fixed_job_begins_with_both_sides(fixed):
-    shown = html.render(fixed(samples_per_s_before=50.0, samples_per_s=100.0))
-    top = shown[shown.index("<main") : shown.index('id="attribution"')]
-    assert "50.0 → 100" in top
-    assert "give the loader workers" in top
-    assert "found before the fixes" in shown
-
-
-def searched(number):
-    tried = {4: (0.1, "through"), 8: (0.05, "through"), 2: (0.4, "early"), 16: (None, "failed")}
-    told = [
-        SearchedValue(knob="loader.workers", value=value, step_s=step_s, ended=ended)
-        for value, (step_s, ended) in tried.items()
-    ]
-    edit = Edit(knob="loader.workers", value=number)
-    return msgspec.structs.replace(KEPT, searched=told, edits=[edit])
-
-
-@pytest.mark.parametrize("render", [everything, html.render])
-def test_the_numbers_that_were_tried_are_told(fixed, render):
-    told = " ".join(render(msgspec.structs.replace(fixed(), trials=[searched(8)])).split())
-    assert (
-        "loader.workers: 4 (100 ms per step), 8 (50.0 ms per step), 2 (slower, ended early)" in told
-    )
-    assert "16 (failed)" in told
-
-
-@pytest.mark.parametrize("render", [everything, html.render, markdown.render])
-def test_a_prediction_is_told_with_the_number_that_it_is_for(fixed, render):
-    other = render(msgspec.structs.replace(fixed(), trials=[searched(8)]))
-    own = render(msgspec.structs.replace(fixed(), trials=[searched(4)]))
-    assert "(1.40 to 2.10), for 4" in other.replace("\u2013", "to")
-    assert ", for 4" not in own
 
 
 UNTOLD = msgspec.structs.replace(

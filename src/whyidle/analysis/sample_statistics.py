@@ -10,7 +10,6 @@ import numpy as np
 from whyidle.analysis.arrays import F64
 
 RESAMPLES: Final = 4000
-SEED: Final = 20
 ERRORS: Final = 2.0
 """standard errors on either side of a slope or a count"""
 _T95: Final = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
@@ -39,7 +38,7 @@ def ratio_of_means(before: list[float], after: list[float]) -> MeanRatio | None:
     """
     if min(len(before), len(after)) < 2 or min(*before, *after) <= 0.0:
         return None
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(20)
     a, b = np.asarray(before), np.asarray(after)
     centre = float(np.log(b.mean() / a.mean()))
     drawn = np.log(_bootstrap_means(b, random) / _bootstrap_means(a, random))

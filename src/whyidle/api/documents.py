@@ -16,9 +16,6 @@ from whyidle.reports._run_table import summarize_table, table_parts
 from whyidle.reports._text_sections import render_text
 from whyidle.store.atomic_write import write_atomic
 
-FRAME_HEIGHT_PX = 640
-"""height of the page in a notebook"""
-
 
 class Diagnosis(diagnosis.Diagnosis, frozen=True, kw_only=True):
     """The diagnosis document ``whyidle/diagnosis/1``.
@@ -140,7 +137,7 @@ class RunTable(run_table.RunTable, frozen=True, kw_only=True):
 def _frame_page(page: str) -> str:
     return (
         f'<iframe srcdoc="{escape(page)}" sandbox="allow-scripts" '
-        f'style="width:100%;height:{FRAME_HEIGHT_PX}px;border:0"></iframe>'
+        'style="width:100%;height:640px;border:0"></iframe>'
     )
 
 

@@ -38,8 +38,6 @@ VERBS = (
     "doctor",
 )
 """order of the help"""
-BROKEN_PIPE = 141
-"""128 plus the signal, as a shell reports it"""
 _CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """escape sequences in a job's output or in file names must not reach the terminal"""
 
@@ -133,7 +131,7 @@ def run(argv: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python complains once more at exit
-        return BROKEN_PIPE
+        return 141  # 128 plus SIGPIPE, as a shell reports it
     except OSError as error:  # standard output on a full disk, and the like
         return _fail(WhyidleError("The operating system refused.", why=f"{error}."), loud)
     except MemoryError:

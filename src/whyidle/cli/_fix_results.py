@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from whyidle.fix.loop.patch_check import PatchCheck
     from whyidle.model.diagnosis import Diagnosis
 
-MOST_FILES = 1000
 UNDO = "enabled = false in the plan leaves a fix out"
 
 
@@ -58,7 +57,7 @@ def choose_outputs(args: argparse.Namespace) -> OutputPaths:
 
 
 def _free_path(path: Path) -> Path:
-    numbers = range(2, MOST_FILES)
+    numbers = range(2, 1000)
     names = (path, *(path.with_name(f"{path.stem}-{n}{path.suffix}") for n in numbers))
     return next(name for name in names if not name.exists())
 

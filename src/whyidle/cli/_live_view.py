@@ -27,8 +27,6 @@ SHARE = 0.004
 """share of a core for reading and drawing; diagnosing has its own budget"""
 MIN_ROWS, MIN_COLUMNS = 16, 40
 """a smaller terminal shows no view"""
-MAX_COLUMNS = 200
-JOIN_S = 1.0
 
 
 class Region:
@@ -99,7 +97,7 @@ class Live:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(JOIN_S)
+        self._thread.join(1.0)
 
     def _run_loop(self) -> None:
         from whyidle.reports._live_panel import LINES
@@ -127,7 +125,7 @@ class Live:
                 if size is None:
                     region.clear_rows()
                 continue
-            width = min(size[0], MAX_COLUMNS)
+            width = min(size[0], 200)
             region.draw_rows(draw_panel(moment, width=width, colours=self._colours), size)
             period = max(EVERY_S, (time.thread_time() - begin) / SHARE)
 

@@ -226,12 +226,11 @@ def add_destinations(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--textfile", metavar="DIR", help="write metrics for node-exporter's textfile collector"
     )
-    group.add_argument("--otlp", metavar="URL", help="send metrics by OTLP/HTTP")
 
 
 def list_destinations(args: argparse.Namespace) -> dict[str, str]:
     """The publishers that the user asked for, and where each writes."""
-    wanted = ((name, getattr(args, name)) for name in ("prometheus", "textfile", "otlp"))
+    wanted = ((name, getattr(args, name)) for name in ("prometheus", "textfile"))
     return {name: where for name, where in wanted if where is not None}
 
 

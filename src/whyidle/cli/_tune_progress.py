@@ -11,8 +11,6 @@ from whyidle.cli import _output
 if TYPE_CHECKING:
     from whyidle.model.documents.search import SearchTrial
 
-EVERY_S = 0.2
-
 
 class TuneProgress:
     """Prints a line for each trial that has ended; on a terminal also one line, rewritten, with
@@ -44,11 +42,7 @@ class TuneProgress:
         self._ended += 1
         parts = [f"trial {trial.number}: {table.format_settings(trial)}"]
         parts.append(table.format_metric(trial.metric))
-        took = table.format_length(trial.seconds)
-        forecast = trial.forecast and table.format_length(trial.forecast.seconds)
-        parts.append(
-            f"{took} (predicted {forecast})" if forecast and trial.ending == "complete" else took
-        )
+        parts.append(table.format_length(trial.seconds))
         parts.append(table.ENDINGS.get(trial.ending, trial.ending))
         parts += [part for part in (trial.why, table.describe_wait(trial)) if part]
         self.tell(", ".join(parts))
@@ -65,7 +59,7 @@ class TuneProgress:
         now = time.monotonic()
         if not self._alive or (now < self._due and not at_once):
             return
-        self._due = now + EVERY_S
+        self._due = now + 0.2
         text = f"whyidle: [{self._ended} of {self._trials}] " + "; ".join(
             f"trial {t.number}" + (f" {t.reports[-1].value:.4g}" if t.reports else "")
             for t in self._running.values()

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from whyidle.model.documents.watch_document import WatchedMachine
     from whyidle.model.live.alert import Delivery
 
-MOST_NOTICES: Final = 200
 _KEY: Final = re.compile(rb"\x1b[\[O][A-D]|[\x00-\x7f]", re.DOTALL)
 _STEPS: Final = {b"\x1b[A": -1, b"\x1bOA": -1, b"k": -1, b"\x1b[B": 1, b"\x1bOB": 1, b"j": 1}
 """the cursor keys, and those of less and vi"""
@@ -57,7 +56,7 @@ class ScreenNotices:
 
     def __init__(self, view: WatchView) -> None:
         self._view = view
-        self._told: deque[str] = deque(maxlen=MOST_NOTICES)
+        self._told: deque[str] = deque(maxlen=200)
 
     def publish(self, delivery: Delivery) -> None:
         """Show the notices."""

@@ -81,8 +81,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-LEAST_COMMAND = 16
-"""columns of a command that tell commands apart"""
 TO_THE_SECOND = len("20260102-030405")
 _STATES = {"recording": "not diagnosed"}
 _DONE = {"delete": "deleted", "pin": "pinned", "unpin": "unpinned"}
@@ -159,7 +157,7 @@ def _write_table(page: Page, rows: list[tuple[str, ...]]) -> None:
     for name in ("when", "step", ""):
         widths = [max(map(len, [n, *c])) for n, c in zip(names, columns, strict=True)]
         room = page.width - sum(widths[:-1]) - 2 * (len(names) - 1)
-        if room >= LEAST_COMMAND or not name:
+        if room >= 16 or not name:  # columns that tell commands apart
             break
         place = names.index(name)
         del names[place], columns[place]

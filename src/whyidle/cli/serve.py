@@ -1,14 +1,14 @@
-"""Serve the stored runs, this machine and its alerts as web pages.
+"""Serve the stored runs and this machine as web pages.
 
     whyidle serve                            print the address of the pages, which signs you in
     whyidle serve --store A --store B        the runs of several stores, such as a team's disk
     whyidle serve --listen 0.0.0.0:8470      for other machines, too
-    whyidle serve login [--role viewer]      print another such address, which works once
-    whyidle serve add-token ci --role viewer     create a token for a program
+    whyidle serve login                      print another such address, which works once
+    whyidle serve add-token ci               create a token for a program
     whyidle serve tokens                     list the tokens
     whyidle serve revoke-token ci            remove a token and its sessions
 
-A viewer sees everything, an admin also mutes alerts. Needs the extra: pip install 'whyidle[serve]'.
+Needs the extra: pip install 'whyidle[serve]'.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # the help of all commands needs none of these
 LISTEN = "127.0.0.1:8470"
 PRIVATE = ("unix:", "127.", "localhost:", "[::1]:")
 """beginnings of addresses that other machines do not reach"""
-ROLES = ("viewer", "admin")
 ACTIONS = {"start": 0, "login": 0, "add-token": 1, "tokens": 0, "revoke-token": 1}
 """action -> number of words after it"""
 
@@ -43,13 +42,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("action", nargs="?", default="start", metavar="ACTION", choices=[*ACTIONS])
     parser.add_argument("names", nargs="*", metavar="NAME", help="name of a token")
-    parser.add_argument("--role", choices=ROLES, help="role of a new token or session")
     add_option(parser, "--store", type=Path, action="append")
     parser.add_argument(
         "--state",
         metavar="DIR",
         type=Path,
-        help="folder of tokens, index and history of alerts (default: serve, in the first store)",
+        help="folder of tokens (default: serve, in the first store)",
     )
     parser.add_argument(
         "--listen",
@@ -73,15 +71,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "user names without a token (formerly --open)",
     )
     _add_access(parser)
-    add_option(parser, "--alerts", " (default: the shipped rules, and no route)", type=Path)
     parser.add_argument(
         "--fleet",
         metavar="FILE",
         type=Path,
         help="show the JSON document of a fleet report; it is reloaded when it changes",
-    )
-    parser.add_argument(
-        "--rebuild", action="store_true", help="rebuild the index of runs from the stores"
     )
     add_quiet(parser)
 
@@ -96,16 +90,11 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
         "write to the socket; only its headers are trusted, and it must drop those that browsers "
         "send",
     )
-    for who, default in (("user", "X-Forwarded-User"), ("groups", "X-Forwarded-Groups")):
-        told = f"header in which the proxy names the {who} (default: {default})"
-        parser.add_argument(f"--{who}-header", metavar="NAME", default=default, help=told)
     parser.add_argument(
-        "--admin-group",
+        "--user-header",
         metavar="NAME",
-        action="append",
-        default=[],
-        dest="admin_groups",
-        help="members of this group, as the proxy reports them, are administrators",
+        default="X-Forwarded-User",
+        help="header in which the proxy names the user (default: X-Forwarded-User)",
     )
 
 
@@ -132,14 +121,14 @@ def run(args: argparse.Namespace) -> int:
             _output.print_note(
                 args, f"No server is running with the state folder {settings.state}."
             )
-        print(_login_address(access, address, args.role or "admin"))
+        print(_login_address(access, address))
     elif args.action == "add-token":
-        print(access.add_token(args.names[0], args.role or "viewer"))
+        print(access.add_token(args.names[0]))
         _output.print_note(args, "The token is shown only this once.")
     elif args.action == "tokens":
         for one in access.list_tokens():
             day = datetime.fromtimestamp(one.created).astimezone().strftime("%Y-%m-%d")
-            print(f"{one.name:<20} {one.role:<9} since {day}")
+            print(f"{one.name:<20} since {day}")
     elif not access.revoke(args.names[0]):
         raise InputError(f"There is no token {args.names[0]!r}.", hint="whyidle serve tokens")
     return 0
@@ -148,7 +137,6 @@ def run(args: argparse.Namespace) -> int:
 def _settings(args: argparse.Namespace) -> SiteSettings:
     from whyidle.cluster.server.proxy_login import UNIX, ProxyLogin, read_networks
     from whyidle.cluster.server.site import STATE_FOLDER, SiteSettings
-    from whyidle.machine.alerts.rule_file import AlertSettings, read_settings
     from whyidle.store.location import locate_store
 
     stores = args.store or [locate_store().root]
@@ -156,8 +144,6 @@ def _settings(args: argparse.Namespace) -> SiteSettings:
         networks=read_networks(args.proxy),
         has_socket=UNIX in args.proxy,
         user_header=args.user_header,
-        groups_header=args.groups_header,
-        admin_groups=args.admin_groups,
     )
     return SiteSettings(
         stores=stores,
@@ -166,8 +152,6 @@ def _settings(args: argparse.Namespace) -> SiteSettings:
         names=args.hosts,
         is_open=args.no_auth,
         proxy=proxy,
-        rebuild=args.rebuild,
-        alerts=read_settings(args.alerts) if args.alerts else AlertSettings(),
         fleet=args.fleet,
     )
 
@@ -198,7 +182,7 @@ def _serve(args: argparse.Namespace, settings: SiteSettings) -> int:
     sign_in = ""
     if args.open or not args.quiet:
         access = AccessList(settings.state / ACCESS_FILE)
-        sign_in = _login_address(access, address, args.role or "admin")
+        sign_in = _login_address(access, address)
     if not args.quiet:
         _print_start(settings, sign_in)
     if args.open:
@@ -295,8 +279,8 @@ def _base_address(settings: SiteSettings) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _login_address(access: AccessList, base: str, role: str) -> str:
+def _login_address(access: AccessList, base: str) -> str:
     from urllib.parse import quote
 
-    code = access.add_code(os.environ.get("USER", "user"), role)  # type: ignore[arg-type]
+    code = access.add_code(os.environ.get("USER", "user"))
     return f"{base}/login?code={quote(code)}"

@@ -73,12 +73,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--take", choices=("last", "best"), default="last", help="which value of a trial counts"
     )
     group.add_argument(
-        "--objective",
-        choices=("metric", "rate", "front"),
-        default="metric",
-        help="metric; rate: its improvement per GPU-hour; front: both metric and GPU-hours",
-    )
-    group.add_argument(
         "--sampler",
         choices=("tpe", "random", "grid"),
         default="tpe",
@@ -212,7 +206,6 @@ def _read_setup(args: argparse.Namespace) -> SearchSetup:
         dimensions=dimensions,
         metric=args.metric,
         direction=args.direction or metric_reading.guess_direction(args.metric),
-        objective=args.objective,
         take=args.take,
         sampler=args.sampler,
         pruner=args.prune,

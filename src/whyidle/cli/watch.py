@@ -177,7 +177,7 @@ def _open_alerts(
     elif args.json == STDOUT:
         on_stdout = catalog.plugin_module("alerts.routes", "stdout").open({"format": "json"})
     routes = open_routes(settings.route or [{"kind": "stdout"}], on_stdout)
-    alerts = AlertWatch(settings, store_of(args).root / MUTES, routes, keeper="watch")
+    alerts = AlertWatch(settings, store_of(args).root / MUTES, routes)
     return running.enter_context(closing(alerts))
 
 

@@ -34,7 +34,6 @@ NO_KERNELS = (
     "no profile contains device activity, so causes that need kernels were not checked: the "
     "profiler recorded none, or its file is truncated"
 )
-NAMED = 3  # operators named in a note, at most
 
 
 def read_bursts(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
@@ -171,7 +170,7 @@ def _dominant_operator(facts: Facts, burst: Facts) -> str:
     phased = any(operator.phase != "forward" for operator in burst.operators)
     operators = ", ".join(
         f"{operator.name}{f' in {operator.phase}' if phased else ''} {operator.share * compute:.0%}"
-        for operator in burst.operators[:NAMED]
+        for operator in burst.operators[:3]
     )
     return f"operators with the most time: {operators} of the step ({_burst_name(burst)})"
 

@@ -25,7 +25,6 @@ from whyidle.model.documents.pipeline_tables import PipelineRow, PipelineStage
 from whyidle.model.pipeline_facts import Node, Pipeline
 
 KERNEL_ROWS = 60
-LINE_ROWS = 60
 
 
 def build_details(job: Job, seen: Job) -> DetailTables:
@@ -114,7 +113,7 @@ def _line_rows(facts: Facts) -> list[LineRow]:
             reporting=line.only_reports,
             device_waits=None if line.waits is None else round(line.waits / line.time, 6),
         )
-        for line in facts.lines[:LINE_ROWS]
+        for line in facts.lines[:60]
     ]
 
 

@@ -15,8 +15,6 @@ from whyidle.model.documents.memory import MemoryAccount, MemoryOption, ModuleRo
 from whyidle.model.memory_look import MemoryLook
 
 MEASURED: Final = "measured"
-MODULES: Final = 60
-"""rows of the table of modules"""
 BESIDE: Final = "the process without tensors: libraries, operator workspaces"
 OUTSIDE: Final = "outside of modules"
 
@@ -134,7 +132,7 @@ def _list_modules(look: MemoryLook, own: AllocationOrder) -> list[ModuleRow]:
         )
         for n, size in sizes.items()
     ]
-    return sorted(rows, key=lambda row: -row.activations)[:MODULES]
+    return sorted(rows, key=lambda row: -row.activations)[:60]
 
 
 def _list_unknown(look: MemoryLook, phases: dict[Phase, float] | None) -> list[str]:

@@ -25,8 +25,6 @@ I64 = NDArray[np.int64]
 Kind = Literal["host", "device", "gap"]
 
 BARS = 300  # a lane with more bars than this merges those shorter than the window divided by it
-THREADS = 2
-STREAMS = 5
 LONG_OP = 10
 LONG_FRAME = 40
 """operators and Python frames longer than this part of the window are replaced by their callees"""
@@ -168,7 +166,7 @@ def _stream_lanes(window: _Window) -> list[Lane]:
     groups, which = np.unique(grouped, return_inverse=True)
     several = len(np.unique(device.device[rows])) > 1
     lanes = []
-    for i in sorted(np.argsort(-work, kind="stable")[:STREAMS]):
+    for i in sorted(np.argsort(-work, kind="stable")[:5]):
         mine = index == i
         row = rows[mine]
         bars = Bars(device.start[row], device.end[row], device.name[row], which[mine])
@@ -209,7 +207,7 @@ def _thread_lanes(window: _Window) -> list[Lane]:
     drivers = window.facts.host.drivers
     counts = np.array([(host.thread[rows] == thread).sum() for thread in drivers])
     lanes = []
-    for number, i in enumerate(np.argsort(-counts, kind="stable")[:THREADS]):
+    for number, i in enumerate(np.argsort(-counts, kind="stable")[:2]):
         mine = rows[host.thread[rows] == drivers[i]]
         name = "host" if number == 0 else f"host thread {number + 1}"
         for kind, title, long in (

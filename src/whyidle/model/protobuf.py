@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _WIDTH = {FIXED64: 8, FIXED32: 4}
-_LONGEST = 70
-"""bits of the longest varint"""
 
 Field = tuple[int, int, int, int]
 """(number, wire type, value of a varint or start of the content, end of the content)"""
@@ -32,7 +30,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             if byte < 0x80:
                 return value, at
             shift += 7
-            if shift >= _LONGEST:
+            if shift >= 70:  # bits of the longest varint
                 raise ProtobufError("a number is too long")
     except IndexError:
         raise ProtobufError("the file ends within a number") from None

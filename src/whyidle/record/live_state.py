@@ -114,8 +114,6 @@ SHARE = 0.005  # share of a core for diagnosing
 EVERY_S = 2.0
 RECENT_NS = 10_000_000_000
 """a process without a step in this time is only shown if no other process takes steps"""
-LAST_S = 2.0  # window of the median step time
-TREND = 120  # stored step times, one per second
 FASTER, SLOWER = 0.8, 1.25  # ratios of step times that count as a change
 PATIENT = 20  # backward passes without an optimizer step after which they count as steps
 
@@ -190,7 +188,7 @@ class LiveWatch:
         self._every_s, self._share, self._make = every_s, share, diagnose
         self._processes: dict[str, StepReader] = {}
         self._telemetry = RecentTelemetry(recording / TELEMETRY)
-        self._trend: deque[float] = deque(maxlen=TREND)
+        self._trend: deque[float] = deque(maxlen=120)  # one a second
         self._second = 0
         self._due = 0.0
         self._diagnosis: Diagnosis | None = None
@@ -243,7 +241,7 @@ class LiveWatch:
 
     def _step_length(self, lead: StepReader) -> float | None:
         now = time.perf_counter_ns()
-        lengths = lead.step_lengths(now - int(LAST_S * 1e9))
+        lengths = lead.step_lengths(now - 2_000_000_000)
         if not len(lengths):
             lengths = lead.step_lengths(0)[-1:]
         length = float(np.median(lengths)) if len(lengths) else None

@@ -40,7 +40,6 @@ from whyidle.store.entry import RECORDING
 from whyidle.version import __version__
 
 UNTOLD = "why could not be written down"
-BLOCK = 4096  # usual block size of file systems, bytes
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED = re.compile(rf"switched off: {WRITE_FAILED}: \w+: \[Errno (\d+)\]")
 
@@ -68,7 +67,7 @@ def is_disk_full(folder: Path) -> bool:
     """Whether a write fails for lack of space; free space alone ignores quotas and reserves."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(BLOCK))
+            file.write(bytes(4096))  # the usual block size of file systems
             file.flush()
     except OSError as error:
         return error.errno in _NO_ROOM

@@ -20,7 +20,6 @@ from whyidle.reports._sections import (
     Tone,
 )
 
-_ROWS = 6
 _BRACKETS = re.compile(r"<[^<>]*>|\([^()]*\)(?=::)")
 
 
@@ -31,7 +30,7 @@ def comparison_parts(comparison: Comparison, *, full: bool = False) -> list[Part
         for label, side in (("before", comparison.before), ("after", comparison.after))
     ]
     timed = comparison.before.step_s is not None and comparison.after.step_s is not None
-    limit = None if full else _ROWS
+    limit = None if full else 6
     parts: list[Part] = [Headline(_headline(comparison)), Section("", [Facts(sides)])]
     for title, changes in (
         ("Where the step's time goes", comparison.buckets),

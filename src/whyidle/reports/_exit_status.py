@@ -8,8 +8,6 @@ from whyidle.model.diagnosis import Diagnosis
 
 STOPPED = ("SIGINT", "SIGTERM")
 """signals that users send to a job that works"""
-_SIGNALS = 128
-"""offset that a shell adds to a signal's number"""
 
 
 def describe_exit(diagnosis: Diagnosis) -> tuple[str, str]:
@@ -30,6 +28,6 @@ def describe_exit(diagnosis: Diagnosis) -> tuple[str, str]:
 
 def _signal_name(status: int) -> str:
     try:
-        return signal.Signals(status - _SIGNALS).name
+        return signal.Signals(status - 128).name  # the offset that a shell adds
     except ValueError:
         return ""

@@ -17,7 +17,6 @@ from whyidle.model.documents.fleet import (
     GroupRow,
 )
 from whyidle.reports._html.element import Markup
-from whyidle.reports._html.fleet import draw_account
 from whyidle.reports._html.sections import render_parts
 from whyidle.reports._number_format import format_percent
 from whyidle.reports._sections import (
@@ -49,7 +48,6 @@ MEANINGS: Final[dict[FleetState, str]] = {
     "cluster": "a node failed, or the job was preempted or requeued",
     "unknown": "no telemetry, or none that can be attributed",
 }
-_BAR: Final = 20
 _MOST_ROWS: Final = 15
 _MOST_GROUPS: Final = 40
 _MOST_JOBS: Final = 20
@@ -77,7 +75,6 @@ def report_parts(report: FleetReport) -> list[Part]:
         Headline(f"{format_hours(hours['allocated'])} GPU-hours allocated{_describe_waste(hours)}"),
         Paragraph(span, tone="dim"),
         *([Paragraph(money)] if (money := describe_money(report)) else ()),
-        Picture(lambda: draw_account(report.total)),
         Section("", [_states_table(report.total)]),
         *([Section("What to change", [Items(advice)])] if advice else ()),
         Picture(
@@ -92,7 +89,7 @@ def _states_table(total: Account) -> Table:
     rows: list[list[Line]] = []
     for state in FLEET_STATES:
         share = total.gpu_ms[state] / whole
-        bar = Span("█" * round(share * _BAR), TONES[state])
+        bar = Span("█" * round(share * 20), TONES[state])
         hours = format_hours(total.gpu_hours[state])
         rows.append([Span(state, TONES[state]), hours, format_percent(share), bar, MEANINGS[state]])
     columns = [Column("state"), Column("GPU-hours", True), Column("share", True)]

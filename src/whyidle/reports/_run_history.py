@@ -9,9 +9,8 @@ from typing import Final
 from whyidle.model.buckets import BUCKETS, Bucket
 from whyidle.model.documents.run_history import HistoryRow, RunHistory, SpeedChange
 from whyidle.reports import _number_format as words
-from whyidle.reports._html.element import WIDTH, Markup, tag
-from whyidle.reports._html.sections import render_keys, render_parts
-from whyidle.reports._palette import LOOKS
+from whyidle.reports._html.element import Markup
+from whyidle.reports._html.sections import render_parts
 from whyidle.reports._sections import (
     BarRow,
     Bars,
@@ -26,24 +25,9 @@ from whyidle.reports._sections import (
     Table,
     Tone,
 )
-from whyidle.reports._text_bar import SEEN
 
-MOST_ROWS: Final = 40
 _SECOND: Final = len("20260102-030405")
 _TONES: Final[dict[str, Tone]] = {"slower": "bad", "faster": "good"}
-_HEIGHT: Final = 260
-_LEFT: Final = 70
-_TOP: Final = 24
-_WIDEST: Final = 60.0
-"""columns of a run's bar, if there are few"""
-_REMARK: Final = (
-    "line: the range that earlier runs predict; dots: share of time that the device is busy"
-)
-
-
-def history_buckets(history: RunHistory) -> list[Bucket]:
-    """The buckets that have a part of a run's step, in drawing order."""
-    return [b for b in LOOKS if any(row_shares(row)[b] >= SEEN for row in history.rows)]
 
 
 def row_shares(row: HistoryRow) -> dict[Bucket, float]:
@@ -91,7 +75,7 @@ def describe_change(change: SpeedChange) -> str:
 
 def history_parts(history: RunHistory) -> list[Part]:
     """The last change, a bar per run, and a table of all runs, the newest first."""
-    rows = history.rows[-MOST_ROWS:]
+    rows = history.rows[-40:]
     longest = max((row.step_s or 0.0 for row in rows), default=0.0) or 1.0
     bars = [BarRow(_name(row), row_shares(row), (row.step_s or 0.0) / longest) for row in rows]
     more = len(history.rows) - len(rows)
@@ -102,7 +86,7 @@ def history_parts(history: RunHistory) -> list[Part]:
         *(Paragraph(describe_change(c), "before that:") for c in history.changes[:-1]),
         Section("Step time and where it goes, by run", [
             *(earlier if more else ()),
-            Picture(lambda: draw_history(history), [Bars(bars)]),
+            Bars(bars),
         ]),
         Picture(lambda: Markup("".join(render_parts([_runs_section(history)])))),
         Section("", [
@@ -142,63 +126,3 @@ def format_day(created: str) -> str:
         return datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:
         return created[:16]
-
-
-def draw_history(history: RunHistory) -> Markup:
-    """Draw a bar per run, as high as its step and divided by bucket, with its expected range."""
-    tops = [
-        max(row.step_s or 0.0, row.expected.high if row.expected else 0.0) for row in history.rows
-    ]
-    tallest = max(tops, default=0.0) * 1.05
-    column = min(_WIDEST, (WIDTH - _LEFT) / max(len(history.rows), 1))
-    parts = [
-        _text(words.format_seconds(tallest) if tallest else "", 0, _TOP),
-        _text("0", 0, _TOP + _HEIGHT),
-    ]
-    for number, row in enumerate(history.rows):
-        if tallest:
-            parts += _draw_run(row, _LEFT + number * column, column, tallest)
-    box = f"0 0 {WIDTH} {_TOP + _HEIGHT + 24}"
-    label = "Step time of each run"
-    svg = tag("svg", parts, viewBox=box, width="100%", role="img", aria_label=label)
-    return Markup(svg + render_keys(history_buckets(history), _REMARK))
-
-
-def _draw_run(row: HistoryRow, left: float, width: float, tallest: float) -> list[Markup]:
-    parts, floor = [], float(_TOP + _HEIGHT)
-    scale, step = _HEIGHT / tallest, row.step_s or 0.0
-    bottom = floor
-    for bucket in LOOKS:
-        share = row_shares(row)[bucket]
-        if share <= 0 or not step:
-            continue
-        height = share * step * scale
-        bottom -= height
-        title = f"{format_day(row.created)}: {words.format_seconds(step)}, {LOOKS[bucket].title} "
-        parts.append(
-            tag(
-                "rect",
-                tag("title", title + words.format_percent(share)),
-                x=f"{left + width * 0.1:.1f}",
-                y=f"{bottom:.1f}",
-                width=f"{width * 0.8:.1f}",
-                height=f"{height:.1f}",
-                class_=f"fill-{bucket}",
-            )
-        )
-    if row.expected is not None:
-        for value in (row.expected.low, row.expected.high):
-            path = f"M{left:.1f} {floor - value * scale:.1f}h{width:.1f}"
-            parts.append(tag("path", d=path, stroke="currentColor", opacity=0.7))
-    if row.busy is not None:
-        y = floor - row.busy * _HEIGHT
-        parts.append(
-            tag("circle", cx=f"{left + width / 2:.1f}", cy=f"{y:.1f}", r=2.5, fill="currentColor")
-        )
-    if row.kind is not None:
-        parts.append(_text(row.kind, left, bottom - 6))
-    return parts
-
-
-def _text(text: str, x: float, y: float) -> Markup:
-    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", fill="currentColor", font_size=12)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from whyidle.model.buckets import BUCKETS, Bucket
 from whyidle.model.documents.comparison import StepChange
 from whyidle.model.documents.run_table import RunRow, RunTable
 from whyidle.reports import _number_format as words
-from whyidle.reports._html.element import WIDTH, Markup, tag
-from whyidle.reports._html.sections import render_keys
-from whyidle.reports._palette import LOOKS
 from whyidle.reports._relative_paths import shorten_place
 from whyidle.reports._sections import (
     BarRow,
@@ -22,12 +19,10 @@ from whyidle.reports._sections import (
     Line,
     Paragraph,
     Part,
-    Picture,
     Section,
     Span,
     Table,
 )
-from whyidle.reports._text_bar import SEEN
 
 
 class Measure(NamedTuple):
@@ -38,13 +33,6 @@ class Measure(NamedTuple):
     rank: int
 
 
-_ROW: Final = 46
-_BAR: Final = 24
-_NAMES: Final = 190
-_SPREAD: Final = 330
-"""columns of the distributions, right of the bars"""
-_POINTS: Final = 400
-"""steps drawn per run; of more, every n-th"""
 HOST_TIME = "host time: Python and the framework, while the device waits"
 
 
@@ -120,16 +108,17 @@ def bucket_shares(row: RunRow) -> dict[Bucket, float]:
     return {bucket: getattr(row.attribution, bucket) for bucket in BUCKETS}
 
 
-def visible_buckets(table: RunTable) -> list[Bucket]:
-    """The buckets that have a part of a run's step, in drawing order."""
-    return [b for b in LOOKS if any(bucket_shares(row)[b] >= SEEN for row in table.runs)]
-
-
 def table_parts(table: RunTable) -> list[Part]:
     """The table, where each step goes, and the first finding of each run."""
     columns = visible_columns(table)
     cells: list[list[Line]] = [[column.cell(row) for column in columns] for row in table.runs]
-    bars = Bars([BarRow(row.name, bucket_shares(row)) for row in table.runs])
+    longest = max((row.step_s or 0.0 for row in table.runs), default=0.0)
+    bars = Bars(
+        [
+            BarRow(row.name, bucket_shares(row), (row.step_s or 0.0) / longest if longest else 1.0)
+            for row in table.runs
+        ]
+    )
     findings: list[Line] = [
         [Span(row.name, "strong"), f": {describe_finding(row)} ",
          Span(row.sources[0] if row.sources else row.run, "code")]
@@ -139,7 +128,7 @@ def table_parts(table: RunTable) -> list[Part]:
     return [
         Headline(summarize_table(table)),
         Section("", [Table(shown, cells)]),
-        Section("Where the step goes", [Picture(lambda: draw_table(table), [bars])]),
+        Section("Where the step goes", [bars]),
         Section("First finding of each run", [Items(findings)]),
         Section("", [Paragraph(note, "note", "dim") for note in table_notes(table)]),
     ]
@@ -148,86 +137,3 @@ def table_parts(table: RunTable) -> list[Part]:
 def table_notes(table: RunTable) -> list[str]:
     """The notes, with the meaning of columns."""
     return [f"time ratio: step time over that of {table.baseline}, ± 95%", HOST_TIME, *table.notes]
-
-
-def draw_table(table: RunTable) -> Markup:
-    """Draw a bar per run, as long as its step and divided by bucket, and beside it every step."""
-    longest = max((row.step_s or 0.0 for row in table.runs), default=0.0)
-    tallest = max((row.p95_s or row.step_s or 0.0 for row in table.runs), default=0.0) * 1.1
-    height = _ROW * len(table.runs) + 24
-    parts: list[Markup] = []
-    for number, row in enumerate(table.runs):
-        top = 20 + number * _ROW
-        length = (row.step_s or 0.0) / longest if longest else 1.0
-        parts += _draw_bar(row, top, length * (WIDTH - _NAMES - _SPREAD - 100))
-        parts += _draw_steps(row, top, tallest)
-    axis = [
-        tag(
-            "text",
-            f"every steady step, 0 to {words.format_seconds(tallest)}",
-            x=WIDTH - _SPREAD,
-            y=10,
-        )
-    ]
-    svg = tag(
-        "svg",
-        tag("g", axis if tallest else [], class_="axis", fill="currentColor", font_size=12),
-        parts,
-        viewBox=f"0 0 {WIDTH} {height}",
-        width="100%",
-        role="img",
-        aria_label="Attribution and steps of each run",
-    )
-    return Markup(svg + render_keys(visible_buckets(table)))
-
-
-def _draw_bar(row: RunRow, top: int, length: float) -> list[Markup]:
-    parts, at = [_label(row.name[:28], 0, top + 17)], float(_NAMES)
-    for bucket, share in _ordered_shares(row):
-        title = tag("title", f"{LOOKS[bucket].title} {words.format_percent(share)}")
-        width = share * length
-        parts.append(
-            tag(
-                "rect",
-                title,
-                x=f"{at:.1f}",
-                y=top,
-                width=f"{width:.1f}",
-                height=_BAR,
-                class_=f"fill-{bucket}",
-            )
-        )
-        at += width
-    return [*parts, _label(words.format_seconds(row.step_s), at + 6, top + 17)]
-
-
-def _ordered_shares(row: RunRow) -> list[tuple[Bucket, float]]:
-    shares = bucket_shares(row)
-    return [(bucket, shares[bucket]) for bucket in LOOKS if shares[bucket] > 0]
-
-
-def _draw_steps(row: RunRow, top: int, tallest: float) -> list[Markup]:
-    """Draw each step as a tick, and the median as a line."""
-    if not tallest:
-        return []
-    scale, left = (_SPREAD - 10) / tallest, WIDTH - _SPREAD
-    ticks = "".join(
-        f"M{left + min(second, tallest) * scale:.1f} {top + 4}v{_BAR - 8}"
-        for second in _thin_out(row.step_times_s)
-    )
-    parts = [tag("path", d=ticks, stroke="currentColor", stroke_width=1.5, opacity=0.16)]
-    if row.p50_s is not None:
-        title = tag("title", f"median {words.format_seconds(row.p50_s)}, {row.steps} steps")
-        x = f"{left + row.p50_s * scale - 1:.1f}"
-        parts.append(
-            tag("rect", title, x=x, y=top, width=2, height=_BAR, class_="fill-interruption")
-        )
-    return parts
-
-
-def _thin_out(times: Sequence[float]) -> Sequence[float]:
-    return times[:: max(1, len(times) // _POINTS)]
-
-
-def _label(text: str, x: float, y: int) -> Markup:
-    return tag("text", text, x=f"{x:.1f}", y=y, fill="currentColor", font_size=13)

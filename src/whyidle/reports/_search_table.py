@@ -1,4 +1,4 @@
-"""A search as sections: the best trial, a table, and the front."""
+"""A search as sections: the best trial and a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Final
 
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.documents.search import SOURCES, Search, SearchTrial, Value, improvement_rate
+from whyidle.model.documents.search import SOURCES, Search, SearchTrial, Value
 from whyidle.model.number_text import format_duration
 from whyidle.reports import _number_format as words
 from whyidle.reports._html.sections import render_page
@@ -80,7 +80,7 @@ def metric_label(search: Search) -> str:
 
 
 def count_endings(search: Search) -> str:
-    """How many trials ended how, what they cost, and how well that was predicted."""
+    """How many trials ended how, and what they cost."""
     counts = Counter(str(trial.ending) for trial in search.trials)
     named = [f"{counts[key]} {name}" for key, name in ENDINGS.items() if counts[key]]
     again = counts["lost"] + counts["interrupted"]
@@ -108,33 +108,22 @@ def trials_table(search: Search, most: int | None = None) -> Table:
         Column("trial"),
         *(Column(name, True, 1) for name in names),
         Column(metric_label(search), True),
-        Column("per hour", True, 2),
         Column("took", True, 2),
-        Column("predicted", True, 5),
         Column("end", rank=4),
         Column("its device", rank=3),
     ]
-    rated = search.setup.objective == "rate"
     rows: list[list[Line]] = [
         [
             str(trial.number),
             *(format_setting(trial.values[name]) for name in names),
             format_metric(trial.metric),
-            _format_rate(trial, search) if rated else "",
             format_length(trial.seconds),
-            _format_forecast(trial),
             ENDINGS.get(trial.ending, trial.ending),
             describe_wait(trial),
         ]
         for trial in trials
     ]
     return Table(columns, rows)
-
-
-def _format_rate(trial: SearchTrial, search: Search) -> str:
-    start = next((t.reports[0].value for t in search.trials if t.reports), 0.0)
-    rate = improvement_rate(trial, start, search.setup.direction)
-    return words.NONE if rate is None else words.format_digits(rate)
 
 
 def format_length(seconds: float | None) -> str:
@@ -147,24 +136,15 @@ def format_length(seconds: float | None) -> str:
     return f"{minutes:.0f} min" if minutes < 600.0 else f"{minutes / 60.0:.1f} h"
 
 
-def _format_forecast(trial: SearchTrial) -> str:
-    return words.NONE if trial.forecast is None else format_length(trial.forecast.seconds)
-
-
 def search_parts(search: Search, *, full: bool = False) -> list[Part]:
-    """The best trial, a table and the front; ``full`` shows every trial."""
+    """The best trial and a table; ``full`` shows every trial."""
     more = 0 if full else len(search.trials) - ROWS
     rest = [Paragraph(f"and {more} more (--all shows them)", tone="dim")] if more > 0 else []
-    front = []
-    if search.setup.objective == "front" and len(search.front) > 1:
-        numbers = ", ".join(map(str, search.front))
-        text = f"trials {numbers}: no other trial is better in both"
-        front.append(Paragraph(text, "front", "dim"))
     notes = [Paragraph(note, "note", "dim") for note in search.notes]
     return [
         Headline(summarize_search(search)),
         Paragraph(count_endings(search)),
-        Section("", [trials_table(search, None if full else ROWS), *rest, *front]),
+        Section("", [trials_table(search, None if full else ROWS), *rest]),
         *([Section("", notes)] if notes else ()),
     ]
 

@@ -21,8 +21,6 @@ _ASCII: Final = str.maketrans(
 )
 MARGIN: Final = 1
 """free columns on the right"""
-UNBROKEN: Final = 120
-"""columns up to which a word is never broken"""
 LONGEST: Final = 400
 """characters of a text from a recording; C++ kernel names have thousands"""
 PROSE, SUMMARY = 10_000, 192
@@ -38,7 +36,8 @@ def clean_text(text: str, limit: int = LONGEST) -> str:
 
 def _split_words(body: Text, room: int) -> Iterator[Text]:
     for word in body.split(" "):
-        fits = word.cell_len <= max(room, UNBROKEN)
+        # columns up to which a word is never broken
+        fits = word.cell_len <= max(room, 120)
         yield from (word,) if fits else word.divide(range(room, len(word), room))
 
 

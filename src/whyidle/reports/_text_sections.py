@@ -49,9 +49,6 @@ STYLES: Final[dict[str, str]] = {
     "info": "dim",
     **{str(state): style for state, style in BADGES.items()},
 }
-_ROOMY: Final = 70
-"""minimum columns to put the headline beside the badge"""
-_LABEL: Final = 9
 _LAST: Final = 16
 """columns that the last column of a table has at least"""
 
@@ -85,7 +82,7 @@ def _(part: Headline, page: Page, indent: int) -> None:
     head = page.styled_text(f" {word} " if filled else f"{word}:", STYLES[part.tone])
     if not word:
         page.write_paragraph(part.text, style="bold", indent=indent)
-    elif page.width >= _ROOMY:
+    elif page.width >= 70:  # columns that headline and badge need beside each other
         head.append(" ")
         page.write_paragraph(part.text, style="bold", head=head, indent=indent)
     else:
@@ -105,7 +102,7 @@ def _(part: Paragraph, page: Page, indent: int) -> None:
 @_write.register
 def _(part: Facts, page: Page, indent: int) -> None:
     for label, line in part.rows:
-        head = page.styled_text(f"{label:<{_LABEL - 1}} ", "dim")
+        head = page.styled_text(f"{label:<8} ", "dim")
         page.write_paragraph(styled_line(page, line), head=head, indent=indent, rows=part.most_rows)
 
 

@@ -10,6 +10,7 @@ from whyidle.model.number_text import has_only_low_end
 from whyidle.reports import _number_format as words
 from whyidle.reports._exit_status import describe_exit
 from whyidle.reports._findings_page import format_prediction
+from whyidle.reports._html.ranks import LATE
 from whyidle.reports._html.sections import render_legend
 from whyidle.reports._sections import (
     Bar,
@@ -45,8 +46,6 @@ SAME_RESULTS: Final = ("none", "rounding")
 _SAME: Final = "learning unchanged:"
 STRONGER: Final = 1.05
 """least gain over the first fix for one that changes learning to be told beside it"""
-_LATE: Final = 0.01
-"""share of the step from which on a rank is called late"""
 _GROUP: Final = 0.02
 """least share of the kernel time of a group that is named"""
 
@@ -253,7 +252,7 @@ def describe_steps(diagnosis: Diagnosis) -> str:
 def _describe_ranks(diagnosis: Diagnosis) -> str:
     rows = diagnosis.detail.ranks
     text = f"{len(rows) or diagnosis.run.ranks} of {diagnosis.run.ranks} ranks"
-    late = [row for row in rows if (row.lateness_s or 0.0) >= _LATE * (row.step_s or 0.0) > 0.0]
+    late = [row for row in rows if (row.lateness_s or 0.0) >= LATE * (row.step_s or 0.0) > 0.0]
     if late:
         worst = max(late, key=lambda row: row.lateness_s or 0.0)
         late_by = words.format_seconds(worst.lateness_s)

@@ -28,8 +28,6 @@ STYLES: Final[dict[GpuState, str]] = {
     "lost": "bold white on red",
 }
 """of the terminal's own palette, which is legible on dark and on light backgrounds"""
-_LINES: Final = 4
-"""of one text: a cause, its figures and its place take three in 80 columns"""
 _GIB: Final = 1 << 30
 
 
@@ -119,7 +117,8 @@ def job_rows(page: Page, job: WatchedJob, *, with_reason: bool) -> list[Text]:
 
 def wrap_text(page: Page, text: str, *, indent: str = "", style: str = "") -> list[Text]:
     width = max(20, page.width - len(indent) - 1)
-    lines = textwrap.wrap(text, width, max_lines=_LINES, placeholder=" ...")
+    # a cause, its figures and its place take three lines in 80 columns
+    lines = textwrap.wrap(text, width, max_lines=4, placeholder=" ...")
     blank = " " * len(indent)
     return [
         page.styled_text(f"{blank if number else indent}{line}", style)

@@ -32,7 +32,6 @@ _URGENT: Final = ("lost", "stalled", "idle-held", "idle-reserved", "throttled", 
 Order = Literal["number", "state", "use", "memory"]
 ORDERS: Final[tuple[Order, ...]] = ("number", "state", "use", "memory")
 """state: the gravest first · use: the idlest first · memory: the fullest first"""
-_NOTICES: Final = 3
 KEYS: Final = {
     "up, down, k, j": "select a GPU or job",
     "Enter, space": "show or hide its details",
@@ -130,7 +129,7 @@ def _head(page: Page, machine: WatchedMachine) -> Text:
 
 
 def _foot(page: Page, machine: WatchedMachine, view: WatchView) -> list[Text]:
-    rows = [page.styled_text(text, "bold yellow") for text in view.notices[-_NOTICES:]]
+    rows = [page.styled_text(text, "bold yellow") for text in view.notices[-3:]]
     digits = "0-9, " if machine.gpus else ""
     keys = f"q quit   s sort: by {view.order}   {digits}up, down and Enter: details   ? keys"
     if view.shows_keys:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.reports._findings_page import serious_findings
@@ -15,9 +14,6 @@ from whyidle.reports._sections import Commands, Paragraph, Part
 from whyidle.reports._text_page import Colours
 from whyidle.reports._text_sections import render_text
 from whyidle.reports._verdict_page import describe_steps
-
-SCREEN: Final = 30
-"""lines of a report on one screen, of 80 columns"""
 
 
 def render(
@@ -47,7 +43,7 @@ def render(
     for most, commands in [*sizes, *((most, fewest) for most in range(STEP_ROWS, -1, -1))]:
         parts = screen_parts(diagnosis, commands, most)
         text = render_text(parts, width=width, colours=colours)
-        if text.count("\n") <= SCREEN:
+        if text.count("\n") <= 30:  # lines of one screen, of 80 columns
             break
     return text
 

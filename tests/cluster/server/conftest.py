@@ -57,16 +57,7 @@ def nobody(site: Site) -> Iterator[TestClient]:
     client.close()
 
 
-def use_role(client: TestClient, site: Site, role: str) -> TestClient:
-    client.headers["Authorization"] = f"Bearer {site.access.add_token(role, role)}"
-    return client
-
-
 @pytest.fixture
 def viewer(nobody: TestClient, site: Site) -> TestClient:
-    return use_role(nobody, site, "viewer")
-
-
-@pytest.fixture
-def admin(nobody: TestClient, site: Site) -> TestClient:
-    return use_role(nobody, site, "admin")
+    nobody.headers["Authorization"] = f"Bearer {site.access.add_token('viewer')}"
+    return nobody

@@ -37,7 +37,7 @@ def clock(monkeypatch):
 
 def watch(folder: Path) -> AlertWatch:
     settings = AlertSettings(rule=[RULE], use=["held"], interval_s=60.0)
-    return AlertWatch(settings, folder / "mutes.json", [], keeper="watch")
+    return AlertWatch(settings, folder / "mutes.json", [])
 
 
 def look(alerts: AlertWatch, clock: list[float], minutes: int, value: float) -> list[Delivery]:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.errors import InputError, UsageError
-from whyidle.machine.alerts.routes._settings import take_settings
+from whyidle.errors import InputError
 from whyidle.machine.alerts.rule_file import load_shipped, read_settings
 
 OWN = """
@@ -106,17 +105,6 @@ def test_an_error_names_file_line_key_and_the_keys_that_exist(tmp_path: Path, te
     where, _, key = told.partition(";")
     assert caught.value.what == f"{path}, {where}"
     assert key in caught.value.why
-
-
-def test_an_error_of_a_route_names_file_and_line(tmp_path: Path):
-    path = tmp_path / "alerts.toml"
-    path.write_text('[[route]]\nkind = "stdout"\n\n[[route]]\nkind = "webhook"\ncolor = 1\n')
-    tables = read_settings(path).route
-    with pytest.raises(
-        UsageError, match=r"alerts\.toml, line 6: The webhook route has no"
-    ) as caught:
-        take_settings("webhook", tables[1], url=None)
-    assert "Settings: url" in caught.value.why
 
 
 def test_a_missing_file(tmp_path: Path):

@@ -98,17 +98,6 @@ def test_what_may_not_be_lost_is_tried_again_in_order():
     ]
 
 
-def test_an_unreachable_collector_does_not_end_the_watch():
-    told: list[str] = []
-    publishing = Publishing(told.append)
-    publishing.open("otlp", Destination(where="http://127.0.0.1:9"))
-    publishing.publish(LOOK)
-    publishing.publish(LOOK)
-    publishing.close()
-    assert len(told) == 1
-    assert told[0].startswith("otlp: not published: URLError")
-
-
 def test_an_extra_that_is_missing_is_named(monkeypatch):
     facts = {"log_dir": "runs", "run_id": "1", "tracking_uri": "file:x", "key": "k"}
     packages = {"mlflow": "mlflow", "tensorboard": "tensorboard"}

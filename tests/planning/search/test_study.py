@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from whyidle.errors import InputError, UsageError
-from whyidle.model.documents.search import Dimension, SearchSetup, SearchTrial, pareto_front
+from whyidle.model.documents.search import Dimension, SearchSetup
 from whyidle.planning.search.search_document import make_search
 from whyidle.planning.search.study import (
     DRIVER,
@@ -81,14 +81,3 @@ def test_a_storage_that_cannot_be_opened(search: SearchFile):
 def test_a_search_without_trials_has_a_document(search: SearchFile, tmp_path: Path):
     document = make_search(tmp_path, search, open_study(search))
     assert (document.best, document.trials, document.notes) == (None, [], [])
-
-
-def test_the_front_is_what_no_other_trial_beats():
-    points = [(0.5, 1.0), (0.4, 2.0), (0.45, 3.0), (0.6, 0.5)]
-    trials = [
-        SearchTrial(
-            number=n, values={}, ending="complete", metric=loss, seconds=hours, gpu_hours=hours
-        )
-        for n, (loss, hours) in enumerate(points)
-    ]
-    assert pareto_front(trials, "minimize") == [3, 0, 1]

@@ -13,7 +13,6 @@ from whyidle.model.architecture import Architecture, LayerRow, LayerSwap
 from whyidle.model.model_look import ModelLook
 
 MEASURED: Final = "measured"
-LAYERS: Final = 60
 BACKWARD: Final = 3
 """times the FLOPs and bytes of the forward pass that forward and backward together take"""
 LEAST_PAIRS: Final = 4
@@ -65,7 +64,7 @@ def describe_look(look: ModelLook, step_s: float | None, passes: int) -> Archite
         passes=passes,
         peak_flops=look.peak_flops,
         peak_bytes=look.peak_bytes,
-        layers=layers[:LAYERS],
+        layers=layers[:60],
         swaps=sorted(swaps, key=lambda swap: -(swap.change[0] if swap.change else 0.0)),
         notes=list(NOTES) if swaps else [],
         unknown=unknown,

@@ -23,7 +23,6 @@ RECURS: Final = 0.5
 """correlation with itself, a period later, from which the curve recurs; that of 8 or more unrelated
 samples exceeds 0.5 in one of ten"""
 LEVELS: Final = " .:-=+*#%@"
-WIDTH: Final = 60
 RUN: Final = "`whyidle run COMMAND`"
 
 
@@ -69,7 +68,7 @@ def _find_period(busy: F64) -> int | None:
 
 def draw_curve(busy: F64) -> str:
     """Return the curve as one line of signs, from blank (idle) to @ (busy)."""
-    edges = np.linspace(0, len(busy), min(WIDTH, len(busy)) + 1).astype(int)
+    edges = np.linspace(0, len(busy), min(60, len(busy)) + 1).astype(int)
     means = [busy[a:b].mean() for a, b in pairwise(edges)]
     return "".join(LEVELS[round(mean / 100 * (len(LEVELS) - 1))] for mean in means)
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import I64
 
-PAGE_BYTES = 4096
-
 
 def count_repeats(rows: NDArray[Any]) -> tuple[int, int]:
     """Return for how many checked samples (``ROW`` records) the same result was produced again, and
@@ -27,7 +25,7 @@ def count_repeats(rows: NDArray[Any]) -> tuple[int, int]:
 
 def storage_share(batches: NDArray[Any]) -> float:
     """Return the part of the bytes read for some batches that came from storage."""
-    needed = batches["chars"].sum() + PAGE_BYTES * batches["faults"].sum()
+    needed = batches["chars"].sum() + 4096 * batches["faults"].sum()  # a page
     return float(batches["read"].sum() / needed) if needed > 0 else 0.0
 
 

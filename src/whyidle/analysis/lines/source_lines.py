@@ -29,8 +29,6 @@ _PACKAGE = re.compile(
     r"(?:/|\.py\()"
 )
 
-MOST_SAMPLES = 50
-
 
 class SourcePlaces:
     """Locates host events; nests each thread's Python frames once, on demand."""
@@ -56,7 +54,7 @@ class SourcePlaces:
         inside &= (host.thread == host.thread[row]) & (host.detail >= 0)
         stacks = [
             [place for frame in stack.split(";")[::-1] if (place := self._pick_frame([frame]))]
-            for sample in np.flatnonzero(inside)[:MOST_SAMPLES]
+            for sample in np.flatnonzero(inside)[:50]
             if (stack := self._timeline.details[host.detail[sample]].stack)
         ]
         stacks = [own for stack in stacks if (own := [p for p in stack if not in_library(p)])]

@@ -25,7 +25,6 @@ FARTHEST, NEVER = 4.0, 16.0
 """multiples of the largest recorded batch for a direction only, and for nothing: kernels change"""
 LEAST_SAVED: Final = 0.01
 """share of the peak below which a module is not worth recomputing"""
-MOST_MODULES: Final = 40  # considered for recomputation, those that keep most first
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,8 @@ class MemoryPlan:
         }
         whole = sum(kept.values())
         worth = [n for n, size in sums.items() if LEAST_SAVED * whole < size < 0.9 * whole]
-        return sorted(worth, key=lambda n: -sums[n])[:MOST_MODULES]
+        # those that keep most are considered for recomputation
+        return sorted(worth, key=lambda n: -sums[n])[:40]
 
     def choose_recomputed(self, batch: int, usable: float | None = None) -> list[int]:
         """Choose modules for recomputation at a batch: step by step the one with most peak saved

@@ -15,8 +15,6 @@ from whyidle.model.diagnosis import Evidence, Place, Predicted
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.timeline import HostKind
 
-MOST_NAME = 60
-"""characters of a name in a headline"""
 RUNS = ("compute", "host")
 """buckets in which a delayed rank keeps its core busy"""
 DOING = {
@@ -147,7 +145,7 @@ def describe_work(job: Job, late: LateRank) -> str:
     if work is None:
         return ""
     function = work.place.function if work.place else None
-    return f", most of it in {function or work.name[:MOST_NAME]}"
+    return f", most of it in {function or work.name[:60]}"
 
 
 def _late_work(job: Job, late: LateRank) -> LateWork | None:

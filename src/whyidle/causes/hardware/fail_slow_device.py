@@ -12,9 +12,6 @@ from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import HardwareFacts
 
-SHOWN = 16
-"""quantities of single ranks in the evidence"""
-
 
 @cause(
     "One device is slower than the others at the same work",
@@ -154,4 +151,4 @@ def _core_evidence(job: Job) -> tuple[Evidence, ...]:
         for index, facts in enumerate(job.ranks)
         for what, seconds in zip(("runs", "waits for a core"), paces.pace_of(index), strict=True)
     ]
-    return tuple(evidence[:SHOWN])
+    return tuple(evidence[:16])

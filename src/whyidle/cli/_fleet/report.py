@@ -10,7 +10,6 @@ Daily sums are kept in --cache, so an interrupted report can continue.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
@@ -30,21 +29,15 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--json", " (whyidle/fleet/1)")
     add_option(parser, "--html")
     add_option(parser, "--open")
-    parser.add_argument(
-        "--parquet", metavar="DIR", type=Path, help="write tables of jobs, holdings and hours"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Read, divide, and print."""
-    from whyidle.cluster.report.report import export_tables, make_report
+    from whyidle.cluster.report.report import make_report
 
     _output.check_outputs(args)
     with open_fleet(args) as fleet:
         report = make_report(fleet, by=args.by, prices=make_prices(args), now_ms=now_ms())
-        if args.parquet:
-            export_tables(fleet, args.parquet)
-            _output.print_note(args, f"wrote {args.parquet}")
     _write_outputs(args, report)
     return 0
 

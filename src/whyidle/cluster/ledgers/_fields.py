@@ -30,8 +30,6 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)i?B?[nc]?", re.IGNORECASE)
 _CLOCK: Final = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 _MIG: Final = re.compile(r"(?:.*[_-])?(([1-7])g\.\d+gb(?:\+\S+)?)", re.IGNORECASE)
 """``1g.5gb``, ``a100_1g.5gb`` as Slurm types it, ``NVIDIA-A100-SXM4-40GB-MIG-1g.5gb`` of a node"""
-LATEST_MS: Final = 253_402_300_800_000
-"""the year 10000: a later time is an error"""
 
 
 def parse_state(text: str) -> JobState:
@@ -59,7 +57,7 @@ def parse_time(text: str, *, repeated: bool = False) -> int | None:
     if math.isnan(number):
         return None
     milliseconds = number if number > 1e11 else number * 1000
-    if not 0 <= milliseconds < LATEST_MS:
+    if not 0 <= milliseconds < 253_402_300_800_000:  # the year 10000
         raise ValueError(text)
     return round(milliseconds)
 

@@ -18,8 +18,6 @@ from whyidle.errors import InputError
 from whyidle.model.fleet_rows import MeterTable, Progress, Window
 
 ENDINGS: Final = (".csv", ".csv.gz", ".log", ".log.gz")
-HEAD_LINES: Final = 200
-"""lines in which the header must stand; the table of nvidia-smi has about 20, with 16 GPUs 60"""
 
 
 def read(where: str, window: Window, work: Path, progress: Progress) -> MeterTable:  # noqa: ARG001
@@ -47,7 +45,8 @@ def _select_log(file: Path, node: str) -> str:
 def _find_header(file: Path) -> tuple[int, str]:
     try:
         with gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb") as stream:
-            for number in range(HEAD_LINES):
+            # the header's table has about 20 lines, with 16 GPUs 60
+            for number in range(200):
                 line = stream.readline(1 << 16).replace(b"\0", b"").decode(errors="replace")
                 if "utilization.gpu" in line:
                     return number, line

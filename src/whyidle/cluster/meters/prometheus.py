@@ -30,14 +30,8 @@ from whyidle.model.fleet_rows import DAY_MS, HOUR_MS, READING_COLUMNS, MeterTabl
 from whyidle.model.node_lists import short_name
 
 TOKEN: Final = "WHYIDLE_PROMETHEUS_TOKEN"
-STEP_S: Final = 60
-RULE_STEP_S: Final = 300
-MOST_POINTS: Final = 10_000
-"""a series; Prometheus allows 11,000"""
 HOSTS: Final = 50
 """of a query: 400 GPUs with a point a minute are 20 MB"""
-PATIENCE_S: Final = 120
-MOST_DAYS: Final = 400
 _METRICS: Final[Mapping[str, tuple[str, ...]]] = {
     "busy": (
         *("gpu:busy:ratio5m", "whyidle_gpu_busy_ratio", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"),
@@ -72,7 +66,7 @@ class _Request(NamedTuple):
 def read(where: str, window: Window, work: Path, progress: Progress) -> MeterTable:
     """The readings of the window, by day and group of hosts."""
     server, step = _parse_where(where)
-    if window.end_ms - window.start_ms > MOST_DAYS * DAY_MS:
+    if window.end_ms - window.start_ms > 400 * DAY_MS:
         raise InputError(
             "A Prometheus query needs a time window.", hint="Give one, such as --since 30d"
         )
@@ -87,7 +81,8 @@ def read(where: str, window: Window, work: Path, progress: Progress) -> MeterTab
             why=f"Known metrics: {known}.",
             hint="Is dcgm-exporter, or `whyidle watch --prometheus`, scraped?",
         )
-    step_s = step or (RULE_STEP_S if ":" in wanted["busy"][0] else STEP_S)
+    # recording rules, whose names have colons, keep five minutes a point
+    step_s = step or (300 if ":" in wanted["busy"][0] else 60)
     label, groups = _group_hosts(server, wanted["busy"], window)
     days = _split_window(window, step_s)
     asked = [(day, group) for day in days for group in groups]
@@ -134,7 +129,7 @@ def _ask(server: str, path: str, values: Mapping[str, str]) -> Any:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = Request(f"{server}/api/v1/{path}?{urlencode(values)}", headers=headers)
     try:
-        with urlopen(request, timeout=PATIENCE_S) as answer:
+        with urlopen(request, timeout=120) as answer:
             document = msgspec.json.decode(answer.read())
     except HTTPError as error:
         text = error.read().decode(errors="replace")
@@ -167,7 +162,8 @@ def _group_hosts(
 
 def _split_window(window: Window, step_s: int) -> list[Window]:
     """Days, or shorter parts where a day has too many points, cut at multiples of the step."""
-    length = min(DAY_MS, step_s * MOST_POINTS * 1000)
+    # Prometheus allows 11,000 points a series
+    length = min(DAY_MS, step_s * 10_000 * 1000)
     cuts = range(window.start_ms - window.start_ms % length + length, window.end_ms, length)
     edges = [window.start_ms, *cuts, window.end_ms]
     return [Window(low, high) for low, high in pairwise(edges) if low < high]

@@ -33,7 +33,6 @@ MUCH: Final = 2.0
 """times what was used, from which less is worth asking for: less than that is a fair reserve"""
 _LEAST_JOBS: Final = 20
 """of which a 95th percentile is taken"""
-_MOST_WAITS: Final = 2_000
 _CORES: Final = "cpu_s / nullif((end_ms - start_ms) / 1000, 0)"
 """cores that a job used, over its whole length"""
 _MERGED: Final = f"""
@@ -246,7 +245,7 @@ def find_fragmentation(fleet: FleetTables) -> list[Advice]:
         WITH waits AS (
           SELECT job, gpus, greatest(nodes, 1) AS parts, submit_ms, start_ms FROM jobs
           WHERE start_ms - submit_ms > 600000 AND gpus > 1 AND milli = 1000
-          ORDER BY (start_ms - submit_ms) * gpus DESC LIMIT {_MOST_WAITS}
+          ORDER BY (start_ms - submit_ms) * gpus DESC LIMIT 2_000
         ), used AS (
           SELECT waits.job, holdings.node, sum(holdings.gpus) AS gpus FROM waits JOIN holdings
             ON holdings.start_ms <= waits.start_ms - 60000

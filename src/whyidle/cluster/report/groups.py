@@ -9,7 +9,6 @@ from whyidle.cluster.report.reading import FleetTables
 from whyidle.cluster.report.tables import run_query
 from whyidle.model.documents.fleet import Account, Capacity, CauseRow, GroupRow, Prices
 
-MOST_GROUPS: Final = 500
 KEYS: Final = {"user": '"user"', "partition": '"partition"', "node": "node", "job": "job"}
 """table of groups -> its column"""
 
@@ -35,7 +34,7 @@ def group_rows(fleet: FleetTables, prices: Prices, key: str) -> list[GroupRow]:
         )
         SELECT sums.*, used.busy FROM sums LEFT JOIN used USING (key)
         ORDER BY starved + idle_held + idle_reserved + failed DESC, allocated DESC, key
-        LIMIT {MOST_GROUPS}
+        LIMIT 500
         """,
     )
     return [

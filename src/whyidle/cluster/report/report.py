@@ -1,8 +1,7 @@
-"""Makes the report of a fleet from its tables, and writes them as Parquet for other programs."""
+"""Makes the report of a fleet from its tables."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 from whyidle.cluster.report.advice import give_advice
@@ -10,7 +9,6 @@ from whyidle.cluster.report.groups import KEYS, cause_rows, group_rows, measure_
 from whyidle.cluster.report.job_rows import format_moment, list_jobs, make_job_tables
 from whyidle.cluster.report.reading import FleetTables
 from whyidle.cluster.report.tables import run_query
-from whyidle.errors import OutputError
 from whyidle.model.documents.fleet import FleetCoverage, FleetReport, GroupKey, HeatRow, Prices
 from whyidle.model.fleet_rows import HOUR_MS
 from whyidle.version import __version__
@@ -18,22 +16,11 @@ from whyidle.version import __version__
 UNKNOWN_CHECKPOINTS: Final = (
     "Failed jobs count as wasted in full: when they last saved a checkpoint is not known."
 )
-MOST_JOBS: Final = 200
-"""jobs of a report, those with the most waste; tables hold all"""
-_TABLES: Final = {
-    "jobs": "SELECT * FROM jobs LEFT JOIN uses USING (job)",
-    "holdings": "SELECT * FROM priced",
-    "hours": "SELECT * FROM hours",
-    "causes": "SELECT * FROM causes",
-}
-"""file -> its rows; times are milliseconds since the epoch, states of holdings GPU-milliseconds"""
 MOST_ROWS: Final = 96
-MOST_COLUMNS: Final = 168
-"""a week of hours; longer windows have columns of several hours"""
 
 
 def make_report(
-    fleet: FleetTables, *, by: GroupKey, prices: Prices, now_ms: int, jobs: int | None = MOST_JOBS
+    fleet: FleetTables, *, by: GroupKey, prices: Prices, now_ms: int, jobs: int | None = 200
 ) -> FleetReport:
     """Make the document. ``by`` is the table that forms show first, ``jobs`` the most that it has;
     None: all."""
@@ -88,29 +75,13 @@ def _describe_coverage(fleet: FleetTables) -> FleetCoverage:
     )
 
 
-def export_tables(fleet: FleetTables, folder: Path) -> None:
-    """Write one file for each table.
-
-    Raises:
-        OutputError: the folder cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, query in _TABLES.items():
-            draft = folder / f".{name}.parquet"
-            target = str(draft).replace("'", "''")
-            run_query(fleet.connection, f"COPY ({query}) TO '{target}' (FORMAT parquet)")
-            draft.replace(folder / f"{name}.parquet")
-    except OSError as error:
-        raise OutputError(f"Cannot write {folder}.", why=f"{error.strerror or error}.") from error
-
-
 def make_heat(fleet: FleetTables) -> tuple[int, list[HeatRow]]:
     """The hours of a column, and the rows: those with the most allocated time where there are more
     than fit, in the order of their names."""
     window = fleet.window
     first, last = window.start_ms // HOUR_MS, (window.end_ms - 1) // HOUR_MS
-    step_h = -(-(last - first + 1) // MOST_COLUMNS)
+    # a week of hours; of longer windows, a column holds several
+    step_h = -(-(last - first + 1) // 168)
     columns = (last - first) // step_h + 1
     ((devices, named),) = run_query(
         fleet.connection,

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, one-time codes and sessions, of which a file keeps the hashes; and where
+"""Who may view: tokens, one-time codes and sessions, of which a file keeps the hashes; and where
 the server of a state folder can be reached while it runs.
 
 Secrets are 256 random bits, so that a plain SHA-256 of one cannot be reversed by guessing. The file
@@ -14,44 +14,32 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import msgspec
 
 from whyidle.errors import InputError, OutputError
 from whyidle.store.atomic_write import write_atomic
 
-Role = Literal["viewer", "admin"]
-Right = Literal["view", "change"]
 Kind = Literal["token", "code", "session"]
-ROLES: Final[tuple[Role, ...]] = get_args(Role)
-RIGHTS: Final[dict[Role, frozenset[Right]]] = {
-    "viewer": frozenset({"view"}),
-    "admin": frozenset({"view", "change"}),
-}
 CODE_S: Final = 600.0
 SESSION_S: Final = 30 * 24 * 3600.0
 ADDRESS_FILE: Final = "address"
 """its server holds a lock on it, which ends with the process, however that ends"""
 
 
-class Credential(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Credential(msgspec.Struct, frozen=True, kw_only=True):
     """One token, code or session, or a person whom the team's proxy names. ``expires`` is a Unix
     time; None: never."""
 
     kind: Kind
     name: str
-    role: Role
     digest: str
     created: float
     expires: float | None = None
 
-    def may(self, right: Right) -> bool:
-        """Whether its role has a right."""
-        return right in RIGHTS[self.role]
 
-
-ANYONE: Final = Credential(kind="session", name="anyone", role="viewer", digest="", created=0.0)
+ANYONE: Final = Credential(kind="session", name="anyone", digest="", created=0.0)
 """who views without a token, where that is allowed"""
 
 
@@ -63,7 +51,7 @@ class AccessList:
         self._stamp: tuple[int, int] | None = None
         self._known: dict[str, Credential] = {}
 
-    def add_token(self, name: str, role: Role) -> str:
+    def add_token(self, name: str) -> str:
         """Make a token; return it, the only time it is known.
 
         Raises:
@@ -75,12 +63,12 @@ class AccessList:
                 f"A token {name!r} already exists.", hint=f"whyidle serve revoke-token {name}"
             )
         with self._change_list() as known:
-            return _add_to(known, None, kind="token", name=name, role=role)
+            return _add_to(known, None, kind="token", name=name)
 
-    def add_code(self, name: str, role: Role) -> str:
+    def add_code(self, name: str) -> str:
         """Make a code that opens one session within ``CODE_S``."""
         with self._change_list() as known:
-            return _add_to(known, CODE_S, kind="code", name=name, role=role)
+            return _add_to(known, CODE_S, kind="code", name=name)
 
     def open_session(self, secret: str) -> str | None:
         """Exchange a token or a code for the secret of a session; None if it is neither."""
@@ -90,7 +78,7 @@ class AccessList:
         with self._change_list() as known:
             if given.kind == "code" and known.pop(given.digest, None) is None:
                 return None  # it was used at the same moment
-            return _add_to(known, SESSION_S, kind="session", name=given.name, role=given.role)
+            return _add_to(known, SESSION_S, kind="session", name=given.name)
 
     def identify(self, secret: str, *kinds: Kind) -> Credential | None:
         """The credential of a secret, if it is of one of the kinds and has not expired."""
@@ -160,7 +148,7 @@ class AccessList:
 
 
 def _add_to(known: dict[str, Credential], lifetime_s: float | None, **given: Any) -> str:
-    """Add a credential of ``kind``, ``name`` and ``role``; return its secret."""
+    """Add a credential of ``kind`` and ``name``; return its secret."""
     secret, now = secrets.token_urlsafe(32), time.time()
     expires = None if lifetime_s is None else now + lifetime_s
     one = Credential(digest=_digest(secret), created=now, expires=expires, **given)

@@ -24,7 +24,6 @@ NAVIGATION: Final = (
     ("runs", "Runs", "/runs"),
     ("machine", "Machine", "/machine"),
     ("fleet", "Fleet", "/fleet"),
-    ("alerts", "Alerts", "/alerts"),
     ("settings", "Settings", "/settings"),
 )
 TITLES: Final = {
@@ -104,7 +103,6 @@ def _environment() -> Environment:
         "place": words.format_place,
         "local": format_moment,
         "replace_by": lambda name, names: names.get(name, name),
-        "clock": lambda when: format_moment(datetime.fromtimestamp(when).astimezone().isoformat()),
     }
     return environment
 

@@ -11,7 +11,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whyidle.cluster.server.access import ANYONE, AccessList, Credential, Right
+from whyidle.cluster.server.access import ANYONE, AccessList, Credential
 from whyidle.cluster.server.answers import refuse
 from whyidle.cluster.server.site import SiteSettings
 from whyidle.errors import WhyidleError
@@ -86,9 +86,6 @@ class Gate:
             return None
         if viewer is None:
             return 401, "A token is needed."
-        right = right_for(method, path)
-        if right is not None and not viewer.may(right):
-            return 403, f"The role {viewer.role} may not {right}."
         return None
 
     def is_allowed_host(self, host: str) -> bool:
@@ -117,17 +114,6 @@ class Gate:
         if from_proxy and (person := self._proxy.identify(connection)):
             return person, True
         return (ANYONE if self._is_open else None), False
-
-
-def right_for(method: str, path: str) -> Right | None:
-    """The right that a request needs; None: any credential."""
-    if method in READING:
-        return "view"
-    if path == "/logout":
-        return None
-    if path.startswith("/runs/"):
-        return "view"  # its owner says who may see it
-    return "change"
 
 
 def cookie_name(connection: HTTPConnection) -> str:

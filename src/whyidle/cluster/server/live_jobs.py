@@ -14,9 +14,6 @@ from whyidle.model.live.job_news import JobNews
 from whyidle.record.recording_diagnosis import TELEMETRY, is_running, recording_at
 from whyidle.store.entry import Entry
 
-EVERY_S: Final = 0.9
-FORGET_S: Final = 60.0
-TREND: Final = 180
 SILENT_S: Final = 60.0
 """the launcher writes telemetry twice a second: where it has been silent for longer, it was killed,
 or its machine is gone"""
@@ -30,7 +27,7 @@ class _Followed:
     def __init__(self, recording: Path) -> None:
         self.job = FollowedJob(recording, lasting=True)
         self.news: JobNews | None = None
-        self.trend: deque[float] = deque(maxlen=TREND)
+        self.trend: deque[float] = deque(maxlen=180)
         self.looked_s = 0.0
 
 
@@ -45,11 +42,11 @@ class LiveJobs:
         """The news of a job, and its step time at each of the last looks, s."""
         now = time.monotonic()
         with self._lock:
-            for path in [p for p, one in self._jobs.items() if now - one.looked_s > FORGET_S]:
+            for path in [p for p, one in self._jobs.items() if now - one.looked_s > 60.0]:
                 if path != recording:
                     del self._jobs[path]
             one = self._jobs.setdefault(recording, _Followed(recording))
-            if now - one.looked_s >= EVERY_S:
+            if now - one.looked_s >= 0.9:
                 one.looked_s = now
                 try:
                     one.news = one.job.look() or one.news

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
@@ -13,8 +12,6 @@ from whyidle.cluster.server.access import SESSION_S
 from whyidle.cluster.server.answers import render_template
 from whyidle.cluster.server.gate import cookie_name
 from whyidle.cluster.server.site import RefusedError, Site
-
-MOST_BYTES: Final = 4096
 
 
 def list_routes(site: Site) -> list[Route]:
@@ -66,7 +63,7 @@ async def read_form(request: Request) -> dict[str, str]:
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MOST_BYTES:
+        if len(body) > 4096:
             raise RefusedError("The form is too large.", status=413)
     fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=20)
     return {name: values[-1] for name, values in fields.items()}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from whyidle.cluster.server.access import Credential, Role
+from whyidle.cluster.server.access import Credential
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:  # the command line reads the settings where the extra is missing, too
@@ -30,13 +29,11 @@ def read_networks(addresses: Sequence[str]) -> list[Network]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyLogin:
     """Reads the headers of a proxy in ``networks``, or at the socket; those of others are ignored.
-    The defaults are the headers of oauth2-proxy. People in ``admin_groups`` are administrators."""
+    The default is the header of oauth2-proxy."""
 
     networks: Sequence[Network] = ()
     has_socket: bool = False
     user_header: str = "X-Forwarded-User"
-    groups_header: str = "X-Forwarded-Groups"
-    admin_groups: Sequence[str] = ()
 
     def is_trusted(self, connection: HTTPConnection) -> bool:
         """Whether a request comes from the proxy, by the address of the connection itself."""
@@ -52,9 +49,6 @@ class ProxyLogin:
         """Who the trusted proxy says it is. A header that comes twice says nothing: a proxy that
         adds to what the browser sent would let anybody choose a name."""
         names = connection.headers.getlist(self.user_header)
-        lists = connection.headers.getlist(self.groups_header)
-        if len(names) != 1 or len(lists) > 1 or not names[0].strip():
+        if len(names) != 1 or not names[0].strip():
             return None
-        groups = tuple(filter(None, re.split(r"[,;|\s]+", lists[0]))) if lists else ()
-        role: Role = "viewer" if set(groups).isdisjoint(self.admin_groups) else "admin"
-        return Credential(kind="session", name=names[0].strip(), role=role, digest="", created=0.0)
+        return Credential(kind="session", name=names[0].strip(), digest="", created=0.0)

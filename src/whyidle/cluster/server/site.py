@@ -17,8 +17,6 @@ from whyidle.cluster.server.machine_monitor import MachineMonitor
 from whyidle.cluster.server.proxy_login import ProxyLogin
 from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord
 from whyidle.errors import InputError, WhyidleError
-from whyidle.machine.alerts.alert_watch import MUTES
-from whyidle.machine.alerts.rule_file import AlertSettings
 from whyidle.model.documents.fleet import FleetReport
 from whyidle.model.documents.watch_document import WatchedMachine
 from whyidle.store.document import describe_error
@@ -31,8 +29,6 @@ if TYPE_CHECKING:  # the command line reads the settings where the extra is miss
 RUN_ID: Final = re.compile(r"\d{8}-\d{6}-\d{6}")
 """ids of runs are the only part of a path that reaches the disk"""
 ACCESS_FILE: Final = "access.json"
-INDEX_FILE: Final = "index.sqlite"
-HISTORY_FILE: Final = "alerts.jsonl"
 STATE_FOLDER: Final = "serve"
 
 
@@ -54,9 +50,9 @@ class RefusedError(WhyidleError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:
-    """``state`` is the folder of access list, index and alert history; ``listen`` the address that
-    the server listens at; ``names`` the host names by which browsers may address it; ``is_open``
-    whether anyone may view."""
+    """``state`` is the folder of the access list; ``listen`` the address that the server
+    listens at; ``names`` the host names by which browsers may address it; ``is_open`` whether
+    anyone may view."""
 
     stores: Sequence[Path]
     state: Path
@@ -64,8 +60,6 @@ class SiteSettings:
     names: Sequence[str] = ()
     is_open: bool = False
     proxy: ProxyLogin = field(default_factory=ProxyLogin)
-    rebuild: bool = False
-    alerts: AlertSettings = field(default_factory=AlertSettings)
     fleet: Path | None = None  # a document of whyidle fleet report
 
 
@@ -113,10 +107,8 @@ class Site:
         self.access = AccessList(settings.state / ACCESS_FILE)
         self.jobs = LiveJobs()
         self.fleet = FleetFile(settings.fleet)
-        self.monitor = MachineMonitor(
-            settings.alerts, settings.stores[0] / MUTES, settings.state / HISTORY_FILE
-        )
-        self.index = RunIndex(settings.state / INDEX_FILE, self.stores, rebuild=settings.rebuild)
+        self.monitor = MachineMonitor()
+        self.index = RunIndex(self.stores)
 
     def find_run(self, run_id: str) -> tuple[Store, Entry]:
         """A run by its whole id.
@@ -142,9 +134,8 @@ class Site:
         return [run for run in runs if status_of(self.find_run(run.id)[1]) == "running"]
 
     def close(self) -> None:
-        """End the look at the machine, and close the index."""
+        """End the look at the machine."""
         self.monitor.close()
-        self.index.close()
 
 
 def name_stores(paths: Sequence[Path]) -> dict[str, Store]:

@@ -26,7 +26,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from whyidle.cluster.server import login
 from whyidle.cluster.server.answers import answer_json, refuse, render_page
 from whyidle.cluster.server.gate import Gate
-from whyidle.cluster.server.pages import alerts
 from whyidle.cluster.server.site import (
     NotFoundError,
     NothingYetError,
@@ -40,10 +39,7 @@ from whyidle.errors import InputError, StoreError, WhyidleError
 from whyidle.machine.publishers._text_format import format_page
 from whyidle.reports._html.page import page_script, style_sheet
 
-PAGES: Final = (
-    *("now", "runs", "run", "job", "compare"),
-    *("machine", "fleet", "alerts", "settings"),
-)
+PAGES: Final = ("now", "runs", "run", "job", "compare", "machine", "fleet", "settings")
 """modules of ``pages``"""
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 STATIC: Final = Path(__file__).with_name("static")
@@ -87,7 +83,6 @@ def _list_routes(site: Site) -> list[BaseRoute]:
     return [
         *routes,
         *login.list_routes(site),
-        *alerts.list_routes(site),
         Route("/metrics", _answer_metrics(site)),
         Route("/healthz", lambda _: PlainTextResponse("ok\n")),
         Route("/static/report.css", _send_text(style_sheet(), "text/css")),
@@ -157,14 +152,10 @@ def _answer_error(request: Request, error: Exception) -> Response:
     return refuse(request.scope, status, f"{error.what} {error.why}".strip(), error.hint)
 
 
-END_S = 3
-"""after which requests that are still open are cut off"""
-
-
 HEADER_S: Final = 10.0
 """in which the head of a request must have come: browsers and clients send it at once"""
 BODY_S: Final = 90.0
-"""in which its body must have come; the form of a mute is a few bytes"""
+"""in which its body must have come; the form of a sign-in is a few bytes"""
 MOST_WAITING: Final = 100
 """connections of one address whose request has not come yet, and a fifth of those of all together:
 with as many pages that follow, they are as many as the server takes. The oldest is cut off, of all
@@ -239,7 +230,7 @@ class WebServer(uvicorn.Server):
                 log_level="warning",
                 ws="none",
                 server_header=False,
-                timeout_graceful_shutdown=END_S,
+                timeout_graceful_shutdown=3,  # after which open requests are cut off
                 limit_concurrency=1000,
                 http=PunctualProtocol,
                 proxy_headers=False,  # the gate trusts only the addresses that it is told

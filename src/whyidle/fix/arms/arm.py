@@ -161,7 +161,6 @@ Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "outrun", "
 """``stopped``: after the requested steps; ``silent``: successful exit without a recorded step;
 ``outrun``: stopped at a rung because another value of the knob is faster; ``full``: stopped
 because its files left too little disk space"""
-TAIL = 20_000  # stored characters of its output
 
 
 class ArmIsolation(Protocol):
@@ -266,7 +265,8 @@ def run_arm(
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             orphan_cleanup.end_processes(recording, descendants)
-    text = (folder / "said.txt").read_text("utf-8", "replace")[-TAIL:]
+    # the last characters of its output
+    text = (folder / "said.txt").read_text("utf-8", "replace")[-20_000:]
     result = _read_result(watchdog, status, time.monotonic() - begin, text)
     return replace(result, swayed=bool(request.sway), failed_at_link=patched.failed_on_link(text))
 

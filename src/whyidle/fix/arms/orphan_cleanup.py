@@ -9,8 +9,6 @@ from pathlib import Path
 
 import psutil
 
-GONE_S = 5.0  # time to wait for a killed process, which frees its memory first
-
 
 def descendants(pid: int) -> list[psutil.Process]:
     """Living descendants of a process."""
@@ -34,7 +32,7 @@ def end_processes(recording: Path, descended: Sequence[psutil.Process]) -> None:
     Launchers start ranks in sessions of their own, so processes are found by the recording in their
     environment. A process that is just starting has none yet; ``descended`` are known descendants.
     """
-    until = time.monotonic() + GONE_S
+    until = time.monotonic() + 5.0  # a killed process frees its memory first
     left = [*descended, *_recorded_processes(recording)]
     while (
         left := [process for process in left if _is_alive(process)]

@@ -30,8 +30,6 @@ QUIET = {
 """no usage statistics and warnings from a Ray that whyidle starts"""
 NAMES = {"cpu": "CPU", "gpu": "GPU"}  # resource names of whyidle -> of Ray
 LOOK_S = 60.0  # time limit for the check of a machine
-QUEUE_S = 300.0  # time limit for Ray to schedule an arm
-END_S = 10.0  # time for a stopped arm to exit
 
 
 def start(terms: TrialTerms) -> RayExecutor:
@@ -154,7 +152,8 @@ class RayExecutor:
         order = _remote_arm.RemoteOrder(self._terms, request, folder.name, slowest)
         task = ray.remote(_remote_arm.run_remote).options(**self._machine.task_options(self._holds))
         try:
-            result = _await_result(task.remote(order), QUEUE_S + 2 * request.patience_s)
+            # 300 s for Ray to schedule the arm
+            result = _await_result(task.remote(order), 300.0 + 2 * request.patience_s)
         except ray.exceptions.RayTaskError as error:
             if request.patch is not None and isinstance(error, OSError):
                 raise
@@ -196,7 +195,7 @@ def _await_result(reference: Any, timeout_s: float) -> _remote_arm.RemoteResult:
         result: _remote_arm.RemoteResult = ray.get(reference, timeout=timeout_s)
     except BaseException:
         ray.cancel(reference)  # like Ctrl-C: ends its processes and removes its folders
-        done, _ = ray.wait([reference], timeout=END_S)
+        done, _ = ray.wait([reference], timeout=10.0)  # for the stopped arm to exit
         if not done:
             ray.cancel(reference, force=True)
         raise

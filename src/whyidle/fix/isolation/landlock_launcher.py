@@ -16,7 +16,6 @@ import struct
 import sys
 
 CREATE, ADD, RESTRICT = 444, 445, 446  # system calls, the same on all architectures
-VERSION = 1
 BENEATH, PORT = 1, 2
 WRITE_FILE, REMOVE, MAKE, REFER, TRUNCATE = 1 << 1, 0b11 << 4, 0b1111111 << 6, 1 << 13, 1 << 14
 ON_FILES = WRITE_FILE | TRUNCATE
@@ -43,7 +42,7 @@ def landlock_version() -> int:
     Raises:
         OSError: Landlock is missing or disabled.
     """
-    return system_call(CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION))
+    return system_call(CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(1))  # the version
 
 
 def restrict_process(

@@ -30,7 +30,6 @@ from whyidle.fix.isolation.backend import GUEST, IsolationRequest, UnavailableEr
 from whyidle.fix.isolation.mounts import KERNEL, LEFT, SERVICES, Mount, is_inside
 from whyidle.fix.isolation.overlay_folders import MOST_LOOKED_AT
 
-LONGEST_S = 0.5  # time limit per mount
 FAR = re.compile(
     r"nfs|cifs|smb|lustre|ceph|9p|afs|gpfs|beegfs|gluster|squashfs|fuse\.(?!fuse-over)"
 )
@@ -60,7 +59,7 @@ def _sockets_below(top: str, apart: set[str]) -> Iterator[str]:
         if stat.S_ISSOCK(os.lstat(top).st_mode):
             yield top
     waiting, left = deque([top]), MOST_LOOKED_AT
-    end = time.monotonic() + LONGEST_S
+    end = time.monotonic() + 0.5
     while waiting and left > 0 and time.monotonic() < end:
         with suppress(OSError), os.scandir(waiting.popleft()) as entries:
             for entry in islice(entries, left):
@@ -75,7 +74,6 @@ def _sockets_below(top: str, apart: set[str]) -> Iterator[str]:
 
 ENTER = Path(__file__).with_name("namespace_launcher.py")
 SETTINGS = ("/proc/sys", "/sys")  # settings of the machine that root could change
-MOST_TRIES = 10
 
 
 class NamespaceBackend:
@@ -134,7 +132,7 @@ class NamespaceBackend:
         unfit: set[str] = set()
         refused: dict[str, str] = {}
         last = "no folder is writable"
-        for _ in range(MOST_TRIES):
+        for _ in range(10):
             usable = [None if shelf in unfit else shelf for shelf in names]
             layout = mounts.plan_layout(self._mounts, usable, frozenset(refused))
             if not layout.overlays:

@@ -92,9 +92,6 @@ def _reports_by_arm(arms: Iterable[Sequence[int | None]]) -> list[list[int]]:
     return known if whole else []
 
 
-MOST = 140  # characters of a fix's summary
-
-
 def describe_remaining(optimized: optimize.Optimized, after: Diagnosis) -> list[str]:
     """One sentence per finding above ``info``."""
     return [
@@ -121,11 +118,8 @@ def _describe_remedy(optimized: optimize.Optimized, after: Diagnosis, finding: F
     _, consent_required = choose_candidates(after, SAFE)
     passed = {one.candidate.fix: one.why for one in (*consent_required, *optimized.passed)}
     reason = (passed | why).get(fix.fix, "")
-    summary = textwrap.shorten(fix.summary, MOST, placeholder=" ...")
+    summary = textwrap.shorten(fix.summary, 140, placeholder=" ...")
     return f": {summary}{reason and f' ({reason})'}"
-
-
-LEFT = 5  # remaining findings in the document, at most
 
 
 def make_document(
@@ -321,7 +315,7 @@ def _fixed_job(
         speedup=speedup,
         low=whole.low if whole and whole.has_interval else None,
         high=whole.high if whole and whole.has_interval else None,
-        left=left[:LEFT],
+        left=left[:5],
         samples_per_s_before=rate,
         samples_per_s=rate * speedup if rate and speedup else None,
         energy_j_per_step_before=optimized.before.utilization.energy_j_per_step,

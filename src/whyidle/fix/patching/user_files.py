@@ -17,7 +17,6 @@ from pathlib import Path
 INSTALLED = {"site-packages", "dist-packages"}
 ENVIRONMENT = {"bin", "etc", "include", "lib", "lib64", "share", "Include", "Lib", "Scripts"}
 """folders of a virtual environment, which may share its folder with a project"""
-MOST_FILES = 500  # files read, at most: the script first, then its imports
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,8 @@ def own_files(command: Sequence[str], folder: Path, named: Iterable[str] = ()) -
     names: dict[Path, None] = {}
     searched: set[Path] = set()
     waiting = list(start)
-    while waiting and len(found) < MOST_FILES:
+    # the script first, then its imports
+    while waiting and len(found) < 500:
         name = waiting.pop(0)
         path = name.resolve()
         if name in names or not is_own(path, root):

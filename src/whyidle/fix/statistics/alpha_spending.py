@@ -15,7 +15,6 @@ WHOLE = 0.05  # probability that a whole session keeps a fix without effect
 EARLY = 0.1
 """share of a trial's alpha for each interim analysis: repeated tests find chance effects, so an
 early stop requires stronger evidence (Haybittle-Peto)"""
-_CLOSE = 1e-9
 
 
 CHANCE = 0.005
@@ -59,7 +58,7 @@ def student_quantile(chance: float, free: int) -> float:
     low, high = 0.0, 1.0
     while student_tail(high, free) > chance:
         low, high = high, 2.0 * high
-    while high - low > _CLOSE * high:
+    while high - low > 1e-9 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if student_tail(middle, free) > chance else (low, middle)
     return high

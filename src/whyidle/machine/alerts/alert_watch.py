@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from whyidle.model.documents.watch_document import WatchedMachine
     from whyidle.model.live.metric_series import Metric
 
-HOUR_S: Final = 3600.0
 Explain = Callable[[Firing], tuple[str, str]]
 """of a firing alert: its cause, and its first fix; empty where unknown"""
 
@@ -103,7 +102,7 @@ class Delivering:
         return any(self.mutes.get(name, 0.0) > when for name in (notice.key, notice.rule.id))
 
     def _limit(self, due: list[Notice], when: float) -> list[Notice]:
-        while self.sent and self.sent[0] <= when - HOUR_S:
+        while self.sent and self.sent[0] <= when - 3600.0:
             self.sent.popleft()
         room = max(0, self._settings.most_per_hour - len(self.sent))
         order = {"critical": 0, "warning": 1, "info": 2}
@@ -181,29 +180,19 @@ class Outlet(Protocol):
 
 
 class AlertWatch:
-    """The alerts of one watch. ``keeper`` names the file beside ``mutes`` in which the state lasts;
-    None: it does not."""
+    """The alerts of one watch, whose state lasts in a file beside ``mutes``."""
 
-    def __init__(
-        self,
-        settings: AlertSettings,
-        mutes: Path,
-        routes: Sequence[Outlet],
-        *,
-        keeper: str | None = None,
-    ) -> None:
+    def __init__(self, settings: AlertSettings, mutes: Path, routes: Sequence[Outlet]) -> None:
         self._settings, self._mutes, self._routes = settings, mutes, routes
         self._evaluator = Evaluator(settings.active_rules(), settings.interval_s)
         self._delivering = Delivering(settings, self._explain)
         self._machine: WatchedMachine | None = None
-        self._kept: Path | None = None
-        if keeper is not None:
-            # a store may be shared by several machines
-            self._kept = mutes.with_name(f"alerts-{keeper}-{platform.node()}.json")
-            when = time.time()
-            state = read_state(self._kept, when)
-            self._evaluator.restore(state.active, when)
-            self._delivering.restore(state.notified, state.sent)
+        # a store may be shared by several machines
+        self._kept = mutes.with_name(f"alerts-watch-{platform.node()}.json")
+        when = time.time()
+        state = read_state(self._kept, when)
+        self._evaluator.restore(state.active, when)
+        self._delivering.restore(state.notified, state.sent)
         self._due_s = 0.0
 
     def add_look(self, machine: WatchedMachine, metrics: Sequence[Metric]) -> Delivery | None:
@@ -218,8 +207,7 @@ class AlertWatch:
         delivery = self._delivering.deliver(self._evaluator.evaluate(when), when)
         for route in self._routes if delivery.notices else ():
             route.enqueue(delivery)
-        if self._kept is not None:
-            write_state(self._kept, self._make_state(when))
+        write_state(self._kept, self._make_state(when))
         return delivery
 
     def _make_state(self, when: float) -> AlertState:

@@ -28,8 +28,6 @@ standard error of six points at most"""
 WORKERS_HZ: Final = 10
 """of loader workers, of which only shares of time are asked, with the same error. Their times may
 be wrong by a tenth of a second, since the other look begins earlier or later"""
-SLOW_S: Final = 20.0
-"""time after the look in which py-spy must have written what it saw"""
 _STARTED = "Sampling process"
 
 
@@ -138,7 +136,8 @@ def _follow(running: subprocess.Popen[str], seconds: float) -> tuple[str, int]:
             begun = time.perf_counter_ns()
         lines.append(line)
     try:
-        running.wait(seconds + SLOW_S)
+        # py-spy must have written what it saw by then
+        running.wait(seconds + 20.0)
     except subprocess.TimeoutExpired:
         running.kill()
     return "".join(lines), begun

@@ -16,7 +16,6 @@ from whyidle.model.machine import Check, State, Topic
 
 LEAST_SHM_BYTES = 1 << 30
 """with the default of containers, 64 MiB, loader workers fail with a bus error"""
-LEAST_FILES = 4096  # open files, since loader workers pass tensors as file descriptors
 NETWORKED = frozenset(
     ["nfs", "nfs4", "cifs", "smb3", "9p", "lustre", "gpfs", "ceph", "beegfs", "afs", "virtiofs"]
 )
@@ -107,7 +106,8 @@ def _check_open_files() -> list[Check]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = soft == resource.RLIM_INFINITY
     found = f"{'unlimited' if unlimited else soft}"
-    if unlimited or soft >= LEAST_FILES:
+    # loader workers pass tensors as file descriptors
+    if unlimited or soft >= 4096:
         return [_check("open files", "ok", found)]
     return [
         _check(

@@ -133,8 +133,6 @@ BUS_WINDOW: Final = Field(
 """queried with the slow ones if neither counters nor GPM report traffic"""
 
 
-SLOW_EVERY: Final = 20
-MOST_EVENTS: Final = 64
 _FOR_GOOD: Final = ("NotSupported", "FunctionNotFound", "NoPermission", "InvalidArgument")
 """errors after which the same call is not repeated"""
 _SHARED: Final = Absent("measured for the whole card only, which MIG slices share")
@@ -281,7 +279,7 @@ class Device:
         """Add every value."""
         values: Reading = {}
         self._query_fields(self._fast, values)
-        if self._reads % SLOW_EVERY == 0:
+        if self._reads % 20 == 0:
             self._query_fields(self._slow, values)
             self._measure_traffic(values)
         self._reads += 1
@@ -313,7 +311,7 @@ class Device:
             return {}
         last: Value = None
         with contextlib.suppress(self._nvml.NVMLError):
-            for _ in range(MOST_EVENTS):  # ends with NVMLError_Timeout after the last one
+            for _ in range(64):  # ends with NVMLError_Timeout after the last one
                 event = self._nvml.nvmlEventSetWait_v2(self._events, 0)
                 self._xids += 1
                 last = parse_number(event.eventData)

@@ -16,8 +16,6 @@ from whyidle.machine.watch.gpu_history import WINDOW_S, GpuHistory, mean_of
 from whyidle.model.live.suspicion import JobView
 from whyidle.model.live.telemetry import Reader, Reading, Target
 
-MOST_ROOTS = 16
-"""process trees of one job that are read; more are counted only"""
 _SUMMED = (
     *("job_cpu_user_s", "job_cpu_system_s", "job_faults_major", "job_memory_resident_bytes"),
     *("job_running", "job_processes", "job_io_wait_s", "job_blocked"),
@@ -72,7 +70,8 @@ class JobObservation:
         for pid in self._readers.keys() - set(roots):
             self._readers.pop(pid).close()
         total: Reading = {}
-        for pid in roots[:MOST_ROOTS]:
+        # of more, process trees are counted only
+        for pid in roots[:16]:
             try:
                 reader = self._readers.get(pid) or host.open(Target(pid=pid, root=self._root))
             except WhyidleError:

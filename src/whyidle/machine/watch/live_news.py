@@ -33,7 +33,6 @@ PATIENCE_S: Final = 8.0
 """after which a job is diagnosed by who looks: importing the causes takes a busy machine seconds"""
 LEAST_S, MOST_S = 15.0, 9000.0
 """bounds of how long one look asks for news; it asks for two and a half times its interval"""
-JOIN_S: Final = 1.0
 
 
 class NewsDesk:
@@ -57,7 +56,7 @@ class NewsDesk:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join(JOIN_S)
+            self._thread.join(1.0)
 
     def _run_loop(self) -> None:
         job: RecordedJob | None = None

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping, Set
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Final
 
 from whyidle import catalog
 from whyidle.machine.watch.job_groups import JobGroup, group_jobs, load_tenants
@@ -28,10 +27,6 @@ from whyidle.model.live.job_news import JobNews
 from whyidle.model.live.telemetry import Reading, Source, Target
 from whyidle.model.live.tenancy import Reservation
 from whyidle.model.redaction import hide_secrets
-
-RESERVED_S: Final = 30.0
-"""time between questions to a scheduler, whose controller serves a whole cluster"""
-MOST_WORDS: Final = 400
 
 
 class MachineWatch:
@@ -130,7 +125,7 @@ class MachineWatch:
             pids=sorted(group.pids),
             user=root.user,
             tenant=group.tenant,
-            command=hide_secrets(root.command)[:MOST_WORDS],
+            command=hide_secrets(root.command)[:400],
             age_s=age,
             gpus=[self._gpus.name_of(subject) for subject in cards],
             gpu_memory_bytes=held,
@@ -192,7 +187,8 @@ class MachineWatch:
         """By the GPU's name. Schedulers count devices by minor number, as NVML's order does on all
         but exotic machines; the number is used only here, where there is no process to ask."""
         if now >= self._ask_s:
-            self._ask_s = now + RESERVED_S
+            # a scheduler's controller serves a whole cluster
+            self._ask_s = now + 30.0
             asked = (getattr(module, "reserve", None) for module in load_tenants())
             self._reserved = [one for ask in asked if ask for one in ask() or []]
         places = {

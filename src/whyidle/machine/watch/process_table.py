@@ -14,8 +14,6 @@ from pathlib import Path
 from whyidle.machine.sources._kernel_waits import open_files
 from whyidle.model.live.tenancy import ProcessIdentity
 
-SETTLED_S = 5.0
-"""a process that has just started may still be a copy of its parent: it is read again"""
 _KEPT = re.compile(
     r"WHYIDLE_RUN|WHYIDLE_SEARCH|SLURM_(JOB_ID|JOB_NAME|JOB_PARTITION|PROCID|STEP_ID)|HOSTNAME|RANK|WORLD_SIZE"
     r"|KUBERNETES_SERVICE_HOST|APPTAINER_NAME|SINGULARITY_NAME|CUDA_VISIBLE_DEVICES"
@@ -90,7 +88,8 @@ class ProcessTable:
         )  # fmt: skip
         if known is not None and known.started_ticks == started:
             seen.first_seen = known.first_seen
-        seen.settled = time.monotonic() - seen.first_seen > SETTLED_S or not command
+        # a process that has just started may still be a copy of its parent
+        seen.settled = time.monotonic() - seen.first_seen > 5.0 or not command
         self.processes[pid] = seen
 
     def age_s(self, pid: int) -> float | None:

@@ -14,7 +14,6 @@ from whyidle.model.live.job_news import JobNews, elapsed_s
 from whyidle.record.live_state import LiveWatch
 from whyidle.store.entry import RECORDING, entry_of
 
-MOST_FINDINGS: Final = 5
 LAST_RUNS: Final = 5
 FEWEST_RUNS: Final = 2
 """one earlier run says nothing about how much runs differ"""
@@ -107,7 +106,7 @@ def _rank_skew(diagnosis: Diagnosis) -> float | None:
 def _list_findings(diagnosis: Diagnosis) -> list[WatchedFinding]:
     return [
         WatchedFinding(cause=one.cause, severity=one.severity, low=one.lost.low, high=one.lost.high)
-        for one in diagnosis.findings[:MOST_FINDINGS]
+        for one in diagnosis.findings[:5]
     ]
 
 

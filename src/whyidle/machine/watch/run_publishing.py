@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,9 +24,6 @@ from whyidle.model.live.publisher import Destination
 if TYPE_CHECKING:
     from whyidle.record.live_state import LiveWatch
 
-EVERY_S: Final = 5.0
-"""time between looks: a Prometheus server scrapes every 15 to 60 s, trackers draw minutes"""
-JOIN_S: Final = 5.0
 TRACK = "WHYIDLE_TRACK"
 
 
@@ -73,7 +70,7 @@ class RunPublishing:
             yield
         finally:
             stop.set()
-            thread.join(JOIN_S)
+            thread.join(5.0)
 
     def _run_loop(self, pid: int, stop: threading.Event) -> None:
         from whyidle.machine.watch.recorded_job import RecordedJob  # noqa: PLC0415  # numpy
@@ -82,7 +79,8 @@ class RunPublishing:
         key = f"run:{run_name(self._recording)}"
         try:
             while True:
-                ended = stop.wait(EVERY_S)
+                # a Prometheus server scrapes every 15 to 60 s, trackers draw minutes
+                ended = stop.wait(5.0)
                 machine = select_job(watch.look(), key)
                 if self._track:
                     self._open_trackers()

@@ -23,8 +23,6 @@ from whyidle.model.live.telemetry import (
     split_key,
 )
 
-RETRY_S = 60.0
-"""a driver may be installed or restarted while we watch"""
 _SUBJECT = re.compile(r"gpu\d+(\.mig\d+)?")
 
 
@@ -48,7 +46,8 @@ class WatchedGpus:
     def look(self, when_s: float) -> None:
         """Read every GPU now."""
         if when_s >= self._retry_s:
-            self._retry_s = when_s + RETRY_S
+            # a driver may be installed or restarted meanwhile
+            self._retry_s = when_s + 60.0
             self._open_sources()
         for name, reader in list(self._readers.items()):
             try:

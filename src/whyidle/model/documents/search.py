@@ -1,4 +1,4 @@
-"""A search over hyperparameters, ``whyidle/search/1``: its space, its trials and its front.
+"""A search over hyperparameters, ``whyidle/search/1``: its space and its trials.
 
 A trial of a search is one run of the command with one choice of values. Durations are in seconds,
 ``gpu_hours`` is the duration times the number of GPUs (of one, where the CPU is the device).
@@ -15,8 +15,6 @@ SCHEMA: Final = "whyidle/search/1"
 Value = str | int | float | bool
 Values = dict[str, Value]
 Direction = Literal["minimize", "maximize"]
-Objective = Literal["metric", "rate", "front"]
-"""the metric; its improvement per GPU-hour; both the metric and the GPU-hours"""
 Ending = Literal["running", "complete", "pruned", "failed", "lost", "interrupted"]
 """``lost``: whyidle itself was killed; ``interrupted``: by the user. Both run again on resume"""
 SOURCES: Final = ("json", "report", "tensorboard", "mlflow", "wandb", "csv")
@@ -52,15 +50,6 @@ class Report(_Part, frozen=True, kw_only=True):
     seconds: float
 
 
-class CostForecast(_Part, frozen=True, kw_only=True):
-    """The duration of a whole trial, predicted before its start from those that ended before."""
-
-    seconds: float
-    low: float
-    high: float
-    trials: int  # that it is computed from
-
-
 class TrialVerdict(_Part, frozen=True, kw_only=True):
     """What the recording of a trial says: whether its device waited, and for what."""
 
@@ -87,7 +76,6 @@ class SearchTrial(_Part, frozen=True, kw_only=True):
     reports: list[Report] = []
     seconds: float | None = None
     gpu_hours: float | None = None
-    forecast: CostForecast | None = None
     verdict: TrialVerdict | None = None
     why: str = ""
     retry_of: int | None = None
@@ -107,18 +95,15 @@ class SearchSetup(_Part, frozen=True, kw_only=True):
     dimensions: list[Dimension]
     metric: str
     direction: Direction
-    objective: Objective = "metric"
     take: Literal["last", "best"] = "last"
     sampler: str = "tpe"
     pruner: str = "median"
     seed: int = 0
-    engine: str = "optuna"
     plan: str | None = None  # text of the plan that all trials run with
 
 
 class Search(_Part, frozen=True, kw_only=True):
-    """The whole document. ``best`` is the number of the best trial, ``front`` those that no other
-    trial beats in both metric and GPU-hours, cheapest first."""
+    """The whole document. ``best`` is the number of the best whole trial."""
 
     schema: Literal["whyidle/search/1"] = SCHEMA
     whyidle: str
@@ -126,7 +111,6 @@ class Search(_Part, frozen=True, kw_only=True):
     setup: SearchSetup
     trials: list[SearchTrial]
     best: int | None
-    front: list[int]
     notes: list[str]
 
 
@@ -141,23 +125,3 @@ def metric_of(reports: list[Report], setup: SearchSetup) -> float | None:
 def is_better(one: float, other: float, direction: Direction) -> bool:
     """Whether a metric is better than another."""
     return one < other if direction == "minimize" else one > other
-
-
-def improvement_rate(trial: SearchTrial, start: float, direction: Direction) -> float | None:
-    """Improvement of the metric over ``start``, the first value of the search, per GPU-hour."""
-    if trial.metric is None or not trial.gpu_hours:
-        return None
-    sign = 1.0 if direction == "maximize" else -1.0
-    return sign * (trial.metric - start) / trial.gpu_hours
-
-
-def pareto_front(trials: list[SearchTrial], direction: Direction) -> list[int]:
-    """The trials that no other one beats in both metric and GPU-hours, cheapest first."""
-    sign = 1.0 if direction == "minimize" else -1.0
-    points = [t for t in trials if t.is_point and t.gpu_hours is not None]
-    points.sort(key=lambda t: (t.gpu_hours or 0.0, sign * (t.metric or 0.0)))
-    front: list[SearchTrial] = []
-    for trial in points:
-        if not front or is_better(trial.metric or 0.0, front[-1].metric or 0.0, direction):
-            front.append(trial)
-    return [trial.number for trial in front]

@@ -6,14 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from whyidle.model.documents.search import (
-    Search,
-    SearchSetup,
-    SearchTrial,
-    improvement_rate,
-    is_better,
-    pareto_front,
-)
+from whyidle.model.documents.search import Search, SearchSetup, SearchTrial, is_better
 from whyidle.planning.search.study import SearchFile, importances, read_trials
 from whyidle.version import __version__
 
@@ -28,7 +21,6 @@ def make_search(folder: Path, search: SearchFile, study: Any) -> Search:
         setup=setup,
         trials=trials,
         best=best.number if best else None,
-        front=pareto_front(trials, setup.direction),
         notes=[
             *_importance_notes(importances(study, setup)),
             *_starved_notes(trials, setup),
@@ -38,18 +30,13 @@ def make_search(folder: Path, search: SearchFile, study: Any) -> Search:
 
 
 def best_trial(trials: list[SearchTrial], setup: SearchSetup) -> SearchTrial | None:
-    """The best whole trial by the objective; of two objectives, by the metric."""
-    start = next((t.reports[0].value for t in trials if t.reports), 0.0)
-    direction = "maximize" if setup.objective == "rate" else setup.direction
+    """The best whole trial."""
     best: tuple[float, SearchTrial] | None = None
     for trial in trials:
         if trial.ending != "complete" or trial.metric is None:
             continue
-        value = trial.metric
-        if setup.objective == "rate":
-            value = improvement_rate(trial, start, setup.direction) or 0.0
-        if best is None or is_better(value, best[0], direction):
-            best = value, trial
+        if best is None or is_better(trial.metric, best[0], setup.direction):
+            best = trial.metric, trial
     return best[1] if best else None
 
 

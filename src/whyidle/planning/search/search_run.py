@@ -25,7 +25,6 @@ from whyidle.model.documents.search import (
     Report,
     SearchTrial,
     TrialVerdict,
-    improvement_rate,
     metric_of,
 )
 from whyidle.planning.search import study as studies
@@ -135,7 +134,7 @@ class SearchRun:
             self._stop.set()
             signal.signal(signal.SIGINT, before)
 
-    def _run_trial(self, asked: Any) -> float | list[float]:
+    def _run_trial(self, asked: Any) -> float:
         """The objective of the study."""
         if self._stop.is_set():
             asked.study.stop()
@@ -215,11 +214,7 @@ class SearchRun:
         return trial, status
 
     def _falls_behind(self, asked: Any, report: Report) -> bool:
-        """Optuna cannot compare trials of two objectives before their ends."""
-        if self._setup.objective == "front":
-            return False
-        minimizes = self._setup.objective == "rate" and self._setup.direction == "minimize"
-        asked.report(-report.value if minimizes else report.value, report.step)
+        asked.report(report.value, report.step)
         return bool(asked.should_prune())
 
     def _keep_record(self, asked: Any, trial: SearchTrial) -> None:
@@ -231,17 +226,12 @@ class SearchRun:
         for name, value in shown.items():
             asked.set_user_attr(f"whyidle.{name}", value)
 
-    def _tell_result(self, trial: SearchTrial) -> float | list[float]:
+    def _tell_result(self, trial: SearchTrial) -> float:
         if trial.ending == "pruned":
             raise studies.load_optuna().TrialPruned
         if trial.ending != "complete" or trial.metric is None:
             raise _UnfinishedError
-        if self._setup.objective == "front":
-            return [trial.metric, trial.gpu_hours or 0.0]
-        if self._setup.objective == "metric":
-            return trial.metric
-        first = next((t for t in studies.read_trials(self.study) if t.reports), trial)
-        return improvement_rate(trial, first.reports[0].value, self._setup.direction) or 0.0
+        return trial.metric
 
     def _check_trial(self, trial: SearchTrial, status: int) -> None:
         """Check that the search makes sense.

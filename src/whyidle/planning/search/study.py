@@ -33,8 +33,6 @@ UNPRUNED: Final = 4
 """trials that the median needs before it ends others; Optuna's default is 5"""
 UNJUDGED: Final = 2
 """first step that is compared: one value says little, and learning rates may still warm up"""
-REDUCTION: Final = 3
-"""one in so many trials passes a rung of ASHA, as in its paper's experiments (3 or 4)"""
 HEARTBEAT_S, GRACE_S = 60, 180
 """period of the sign of life of trials, and the silence after which Optuna runs one again; shorter
 ones fail trials that live (optuna#5470)"""
@@ -114,16 +112,13 @@ def open_study(search: SearchFile) -> Any:
         InputError: the storage cannot be opened.
     """
     optuna, setup = load_optuna(), search.setup
-    directions: list[str] = [setup.direction]
-    if setup.objective != "metric":
-        directions = [setup.direction, "minimize"] if setup.objective == "front" else ["maximize"]
     try:
         study = optuna.create_study(
             storage=_open_storage(optuna, search.storage),
             study_name=search.study,
-            directions=directions,
+            direction=setup.direction,
             load_if_exists=True,
-            pruner=_make_pruner(optuna, "none" if len(directions) > 1 else setup.pruner),
+            pruner=_make_pruner(optuna, setup.pruner),
         )
     except Exception as error:  # of the database, or of its driver
         why = str(error).splitlines()[0].rstrip(".") + "."
@@ -163,7 +158,8 @@ def _make_pruner(optuna: Any, name: str) -> Any:
     if name == "median":
         return pruners.MedianPruner(n_startup_trials=UNPRUNED, n_warmup_steps=UNJUDGED)
     if name == "asha":
-        return pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=REDUCTION)
+        # one in three trials passes a rung; its paper's experiments had 3 or 4
+        return pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
     return pruners.NopPruner()
 
 
@@ -257,11 +253,10 @@ def importances(study: Any, setup: SearchSetup) -> dict[str, float]:
     complete = study.get_trials(states=(optuna.trial.TrialState.COMPLETE,))
     if len(complete) < STARTUP or len(setup.dimensions) < 2:
         return {}
-    target = (lambda trial: trial.values[0]) if setup.objective == "front" else None
     try:
         evaluator = optuna.importance.PedAnovaImportanceEvaluator()
         found: dict[str, float] = optuna.importance.get_param_importances(
-            study, evaluator=evaluator, target=target
+            study, evaluator=evaluator
         )
     except (ValueError, RuntimeError):  # all values are the same
         return {}

@@ -17,7 +17,6 @@ import time
 
 DEATH_SIGNAL, SUBREAPER = 1, 36
 """``prctl``: the signal when the parent dies; orphans below become children of this process"""
-GONE_S = 5.0
 
 
 def set_process_option(option: int, value: int) -> None:
@@ -81,7 +80,7 @@ def _end_group(child: int, grace_s: float) -> int:
 
 def _end_rest(wait_s: float, grace_s: float) -> None:
     """Wait for what the command left behind, then end it."""
-    for phase_s, number in ((wait_s, 0), (grace_s, signal.SIGTERM), (GONE_S, signal.SIGKILL)):
+    for phase_s, number in ((wait_s, 0), (grace_s, signal.SIGTERM), (5.0, signal.SIGKILL)):
         until = time.monotonic() + phase_s
         for pid in _children() if number else ():
             _signal_group(pid, number)

@@ -32,8 +32,6 @@ LATE, LATE_S = 3, 0.3
 """multiple of the expected length, plus seconds, after which a recording is stopped. The expected
 length is the mean of the current steps: a host that runs ahead of its device makes many short steps
 and then one that waits for all of them"""
-PARTING_S = 5.0
-"""how long the end of the process waits for a trace that is being written"""
 LATER_NS = 1_000_000_000
 """delay before another attempt to stop a recording, ns"""
 SPAN = "whyidle::burst"
@@ -184,7 +182,7 @@ class Bursts(Listener):
             # a fault came in between
             self.windows = [*self.windows[:-1], (self._begin, clock_ns())]
             self.publish_state()
-        if self._saving.acquire(timeout=PARTING_S):  # the sampler's thread may be writing it
+        if self._saving.acquire(timeout=5.0):  # the sampler's thread may be writing it
             self._saving.release()
             self._keep_recording()
         if not self.entries and self.events.recorder.facts:

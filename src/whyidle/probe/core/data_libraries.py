@@ -24,10 +24,6 @@ ASKERS = frozenset({"torch", "datasets", "webdataset", "grain", "nvidia", "tenso
 """packages whose code asks on behalf of a loader or another iterator"""
 
 
-MOST_FRAMES = 4
-"""frames of a library between its iterator and who asks: wrappers of its own"""
-
-
 class Library(NamedTuple):
     """Where a class of iterables is defined, and which of its methods give batches.
     ``subclasses``: subclasses have methods of their own."""
@@ -127,7 +123,8 @@ def _asker(kind: type) -> str:
     """The package whose code asks an iterable: the first but the iterable's own."""
     own, package = kind.__module__.partition(".")[0], ""
     frame = sys._getframe(2).f_back
-    for _ in range(MOST_FRAMES):
+    # its own wrappers stand between its iterator and who asks
+    for _ in range(4):
         if frame is None:
             break
         package = frame.f_globals.get("__name__", "").partition(".")[0]

@@ -33,8 +33,6 @@ LOOKS = (1, 10, 30, 100, 300, 1000, 3000, 10_000, sys.maxsize)
 """step counts after which listeners inspect the training thread"""
 MOST_OTHERS = 50
 """consecutive steps of other optimizers after which the lead is replaced"""
-MOST_TEXT = 200
-"""recorded characters of an error message"""
 BACKWARDS = 3
 """backward passes after which a process counts as training even without an optimizer"""
 
@@ -313,7 +311,7 @@ def _died_of() -> ProcessFacts:
     if kind is None:
         return {}
     first = str(getattr(sys, "last_value", "")).partition("\n")[0]
-    return {"died_of": f"{kind.__name__}: {first}"[:MOST_TEXT]}
+    return {"died_of": f"{kind.__name__}: {first}"[:200]}
 
 
 def _drop_span(span: Short) -> None:

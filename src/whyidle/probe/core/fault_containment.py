@@ -12,8 +12,6 @@ from collections.abc import Callable
 from types import CodeType, FunctionType, MethodType, TracebackType
 from typing import Any
 
-MOST_TRIES = 1000
-"""looks for the main thread outside of a callback, which takes microseconds"""
 seen: set[str] = set()
 OF_A_FAULT = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
 """signals that a thread raises against itself"""
@@ -105,7 +103,7 @@ def repeat_signal(error: BaseException, caller: CodeType) -> bool:
 def _interrupt_outside(number: signal.Signals, caller: CodeType) -> None:
     """Send a signal once the main thread has left ``caller``, where it would be lost again."""
     main = threading.main_thread().ident or 0
-    for _ in range(MOST_TRIES):
+    for _ in range(1000):
         frame = sys._current_frames().get(main)
         if frame is None or (frame.f_code is not caller and frame.f_code.co_filename != __file__):
             break

@@ -12,9 +12,6 @@ from types import TracebackType
 from .events import Events
 from .own_files import FOLDER
 
-MOST_LINKS = 100
-"""most chained exceptions that are cleaned"""
-
 
 def install_cleaner(events: Events) -> None:
     """Install the hook that cleans the traceback of an uncaught exception."""
@@ -39,7 +36,7 @@ def clean_exception(error: BaseException) -> None:
     """Remove the probe's frames from an exception and those chained to it."""
     seen: set[int] = set()
     waiting: list[BaseException | None] = [error]
-    while waiting and len(seen) < MOST_LINKS:
+    while waiting and len(seen) < 100:
         link = waiting.pop()
         if link is None or id(link) in seen:
             continue

@@ -22,8 +22,6 @@ from typing import Any
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 LISTENS = "0A"
-MOST = 200
-"""most different notes of one process"""
 READERS = frozenset(
     {
         "c++",
@@ -109,7 +107,7 @@ class AuditNotes:
     def write_note(self, what: str, kind: str = "notes") -> None:
         """Write a note with the user's line that led here."""
         key = (" ".join(what.split()), user_line())
-        if key in self.seen or len(self.seen) >= MOST:
+        if key in self.seen or len(self.seen) >= 200:  # different notes
             return
         self.seen.add(key)
         path = os.path.join(self.request.folder, f"{os.getpid()}.{kind}")

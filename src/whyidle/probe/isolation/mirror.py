@@ -24,7 +24,6 @@ OURS = "/./"
 LEFT = ("/dev/", "/proc/", "/sys/")
 SHARED = "/dev/shm/"
 MOST_LINKS = 40
-EXCHANGE = 2
 AT_FDCWD = -100
 
 _open, _close, _stat, _lstat, _readlink = os.open, os.close, os.stat, os.lstat, os.readlink
@@ -211,7 +210,7 @@ class Mirror:
 
         call = getattr(ctypes.CDLL(None), "renameat2", None)
         names = AT_FDCWD, os.fsencode(draft), AT_FDCWD, os.fsencode(link)
-        if call is not None and call(*names, EXCHANGE) == 0:
+        if call is not None and call(*names, 2) == 0:  # RENAME_EXCHANGE
             _unlink(draft)
         else:
             _unlink(link)

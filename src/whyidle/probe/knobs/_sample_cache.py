@@ -21,7 +21,6 @@ PROVE = 32
 OFTEN, SELDOM = 64, 512
 """bounds of the number of reads per sample that is computed again. In between, the number is such
 that recomputing costs no more than the reads. The first reads of an epoch recompute as well"""
-FIRST = 16
 LEAST = 2.0
 """least ratio of the time to compute a sample to the time to read a cached one"""
 CHANGES = 2
@@ -174,7 +173,7 @@ class SampleCache:
         """Count a read; return whether to compute the sample again instead."""
         every = self.index.state[EVERY] or OFTEN
         self.looks += 1
-        first = max(1, min(FIRST, self.index.items // every))
+        first = max(1, min(16, self.index.items // every))
         return self.looks <= first or self.looks % every == 0
 
     def set_recheck_rate(self) -> None:

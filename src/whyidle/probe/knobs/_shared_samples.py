@@ -17,8 +17,6 @@ from typing import Any
 RECORD = struct.Struct("<QI4x")
 """header of a sample: length and checksum"""
 IN_ORDER = platform.machine() in ("x86_64", "AMD64", "i686")
-PATIENCE_S = 0.05
-"""time-out for the lock: a process holds it for a microsecond, unless it was killed"""
 OFF, PROVEN, EVERY = range(3)
 """shared state of a dataset: whether the cache was dropped, how many samples have proven it, and
 the number of reads per sample that is computed again (0: not yet known)"""
@@ -40,7 +38,8 @@ class Room:
     def allocate_block(self, data: bytes) -> int:
         """Store a sample and return its place; -1 if memory is full or the lock is not free."""
         taken = -(-(RECORD.size + len(data)) // 8) * 8
-        if not self.lock.acquire(timeout=PATIENCE_S):
+        # held for a microsecond, unless its holder was killed
+        if not self.lock.acquire(timeout=0.05):
             return -1
         try:
             begin = self.fill[0]

@@ -18,8 +18,6 @@ from typing import Any
 from .forms import load_form
 
 MANIFEST = "manifest.json"
-MOST_FILES = 10_000
-"""source files whose age is checked: some tenths of a second on a local disk"""
 
 
 class PreparedDataset:
@@ -93,6 +91,7 @@ def find_newer(sources: Any, written_s: float, apart: str) -> str | None:
                 path, count = os.path.join(place, name), count + 1
                 if os.path.exists(path) and os.stat(path).st_mtime > written_s:
                     return path
-                if count == MOST_FILES:
+                # some tenths of a second on a local disk
+                if count == 10_000:
                     return None
     return None

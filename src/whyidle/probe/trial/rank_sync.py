@@ -56,8 +56,6 @@ AHEAD_S = 0.25
 AHEAD = (2, 50)
 """bounds of the number of steps that other ranks may be ahead; in between, the steps of
 ``AHEAD_S``, as a device's launch queue lets a host run ahead for a while"""
-GATHER_S = 1.0
-"""how long a rank that has reported waits for the others"""
 
 
 class RankSync:
@@ -118,7 +116,7 @@ class RankSync:
         if self.world <= 1:
             return
         local = int(os.environ.get("LOCAL_WORLD_SIZE") or self.world)
-        deadline = time.monotonic() + GATHER_S
+        deadline = time.monotonic() + 1.0
         while time.monotonic() < deadline:
             if len(list(Path(self.folder).glob("*.trial.json"))) >= local:
                 return

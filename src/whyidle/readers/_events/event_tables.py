@@ -31,7 +31,6 @@ _MTIA, _NO_WORK = "mtia_ccp_events", "event_"
 """events of MTIA that wait for other queues and record marks for them, instead of working"""
 _EXACT_BELOW_US = float(1 << 43)
 """below this, a double holds microseconds to the nanosecond"""
-_SAMPLE = 32
 _SAMPLE_BYTES = 1 << 14
 _FRACTION = re.compile(rb'"ts"\s*:\s*\d+\.\d*[1-9]')
 _WITH_DETAIL = (HostKind.OP, HostKind.ANNOTATION)
@@ -146,7 +145,7 @@ class EventTables:
 
     def _needs_origin(self, events: list[Event], text: bytes) -> bool:
         """Whether times are so large that a double loses nanoseconds of the text."""
-        large = any(_EXACT_BELOW_US < e.ts < inf for e in events[:_SAMPLE] if e.ph == "X")
+        large = any(_EXACT_BELOW_US < e.ts < inf for e in events[:32] if e.ph == "X")
         searched = len(text) if self.event_count == 0 else _SAMPLE_BYTES
         return large and _FRACTION.search(text, 0, searched) is not None
 

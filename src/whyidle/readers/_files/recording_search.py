@@ -17,8 +17,6 @@ from whyidle.readers._files.formats import FORMATS
 Origin = tuple[Path, str | None]
 """a file, and the member's name if the file is a zip"""
 
-DEPTH = 4
-"""depth of the search in folders: ``logs/train/plugins/profile/RUN/HOST.xplane.pb`` is at 4"""
 MOST_FILES = 4096
 _NAMES = re.compile(r"\.(json|trace|gz|zip)$", re.IGNORECASE)
 _HEADER_RANK = re.compile(rb'"distributedInfo"[^}]{0,2000}?"rank"\s*:\s*(\d{1,9})')
@@ -89,7 +87,8 @@ def _expand_path(path: Path, importers: Sequence[Importer]) -> list[Origin]:
 
 
 def _in_folder(folder: Path, importers: Sequence[Importer]) -> list[Origin]:
-    files = _walk_folder(folder, DEPTH)
+    # logs/train/plugins/profile/RUN/HOST.xplane.pb is at depth 4
+    files = _walk_folder(folder, 4)
     origins: list[Origin] = []
     for file in _without_twins(file for file in files if _has_known_name(file.name, importers)):
         if zipfile.is_zipfile(file):

@@ -34,7 +34,6 @@ from whyidle.readers._state.gpu_log import is_gpu_log, read_gpu_log
 from whyidle.readers._state.nccl_log import MARK, read_transports
 from whyidle.readers._state.stack_places import find_place, to_count
 
-_MOST_HOLDERS = 10
 _USED = ("active_allocated", "active_awaiting_free", "active_pending_free")
 Holders = dict[int, tuple[int, "Place | None"]]
 """address -> (bytes, place)"""
@@ -145,7 +144,7 @@ def _rank_holders(values: Iterable[tuple[int, Place | None]]) -> tuple[HeldMemor
     totals: Counter[Place | None] = Counter()
     for size, place in values:
         totals[place] += size
-    return tuple(HeldMemory(place, size) for place, size in totals.most_common(_MOST_HOLDERS))
+    return tuple(HeldMemory(place, size) for place, size in totals.most_common(10))
 
 
 PICKLE_FAULTS: tuple[type[Exception], ...] = (

@@ -17,8 +17,6 @@ _ANNOTATION = re.compile(
 )
 LONGEST_US = 7 * 86400e6
 """longest recording; times further from the median time are impossible"""
-_TOO_LARGE = 1e30
-_SECOND_US = 1e6
 
 
 class EventColumns(EventTables):
@@ -81,7 +79,7 @@ class EventColumns(EventTables):
         near = [ts[np.abs(ts - middle) <= LONGEST_US] for ts in others]
         first = min((ts.min() for ts in near if len(ts)), default=zero)
         last = max((ts.max() for ts in near if len(ts)), default=zero)
-        if first - zero > max(_SECOND_US, last - first):
+        if first - zero > max(1e6, last - first):
             self._unset_us, self._middle_us = zero, middle
 
     def _is_near(self, ts: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -123,7 +121,7 @@ class EventColumns(EventTables):
         start, end, rows = self._sorted_times(self._device)
         rest = {name: _pop_column(self._device, name)[rows] for name in list(self._device.columns)}
         for name in ("blocks_per_sm", "occupancy"):
-            rest[name] = np.where(np.abs(rest[name]) < _TOO_LARGE, rest[name], np.float32(np.nan))
+            rest[name] = np.where(np.abs(rest[name]) < 1e30, rest[name], np.float32(np.nan))
         rest["occupancy"] /= np.float32(100)
         self.device_thread = rest.pop("thread")
         return DeviceEvents(start, end, **rest)

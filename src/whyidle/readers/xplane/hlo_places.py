@@ -20,7 +20,6 @@ _PROGRAM: Final = (2, 5, 6, 1)
 program"""
 _BACKWARD: Final = re.compile(r"transpose\(")
 _LIBRARY: Final = re.compile(FOREIGN)
-_MOST_FRAMES: Final = 200
 
 
 class _Frames(Struct):
@@ -34,7 +33,7 @@ class _Frames(Struct):
 
     def find_line(self, frame: int) -> str:
         """The innermost line that is not of an installed package, as ``train.py:12``."""
-        for _ in range(_MOST_FRAMES):
+        for _ in range(200):
             if not 0 < frame <= len(self.frames):
                 break
             place, frame = self.frames[frame - 1]

@@ -26,7 +26,6 @@ from whyidle.model.protobuf import (
 
 Stat = int | float | str
 Span = tuple[int, int]
-_LONGEST_TEXT = 4096
 _DOUBLE = struct.Struct("<d")
 
 
@@ -100,7 +99,7 @@ class Plane:
         return shared.name if shared else ""
 
     def _text(self, start: int, end: int) -> str:
-        return self._data[start : min(end, start + _LONGEST_TEXT)].decode("utf-8", "replace")
+        return self._data[start : min(end, start + 4096)].decode("utf-8", "replace")
 
     def _add_metadata(self, number: int, span: Span) -> None:
         """An entry of the map of events (4) or of stats (5)."""

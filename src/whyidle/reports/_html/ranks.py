@@ -13,14 +13,8 @@ from whyidle.reports._palette import LOOKS
 
 WIDTH = 960
 LEVELS = 10
-_CELLS_IN_FULL = 2_000
-"""up to this many cells the script gets all buckets of a cell, beyond it the two largest"""
 LATE = 0.01
 """least share of the step that the others wait for a rank for it to be marked"""
-MOST_OF_PATH = 0.5
-"""a rank with more of the critical path than all others together is marked, too"""
-_MOST_MARKED = 3
-"""marked ranks, at most"""
 _KINDS = {
     "node": "node",
     "stage": "pipeline stage",
@@ -119,10 +113,10 @@ def late_ranks(rows: list[RankRow]) -> list[int]:
         i
         for i, row in enumerate(rows)
         if (row.lateness_s or 0.0) > LATE * (row.step_s or 0.0)
-        or (row.path_ratio or 0.0) > MOST_OF_PATH
+        or (row.path_ratio or 0.0) > 0.5  # more than all others together
     ]
     order = sorted(late, key=lambda i: (rows[i].lateness_s or 0.0, rows[i].path_ratio or 0.0))
-    return order[::-1][:_MOST_MARKED]
+    return order[::-1][:3]
 
 
 def _render_late_ranks(rows: list[RankRow]) -> Markup | None:
@@ -223,7 +217,8 @@ def rank_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
     rows = diagnosis.detail.ranks
     if len(rows) < 2:
         return None
-    full = sum(len(row.steps) for row in rows) <= _CELLS_IN_FULL
+    # of more cells, the script gets the two largest buckets only
+    full = sum(len(row.steps) for row in rows) <= 2_000
     return {
         "height": row_height(rows),
         "full": full,

@@ -33,7 +33,6 @@ from whyidle.reports._sections import (
     text_of,
 )
 
-_TILES_IN_A_ROW = 6
 _UNIT = re.compile(r"(?<=\d) (?=\w)")
 _CODE = re.compile(r"(.*:\d+ )(\(.*\))")
 
@@ -95,8 +94,12 @@ def _(part: Bar) -> Markup:
 
 @_element.register
 def _(part: Bars) -> Markup:
-    rows = [tag("p", inline(row.name)) + render_bar(row.shares) for row in part.rows]
-    return Markup("".join(rows))
+    rows = [
+        tag("p", inline(row.name)) + render_bar(row.shares, row.length, "bar thin")
+        for row in part.rows
+    ]
+    seen = [key for key in LOOKS if any(row.shares[key] > 0 for row in part.rows)]
+    return Markup("".join(rows) + render_keys(seen))
 
 
 @_element.register
@@ -162,7 +165,7 @@ def _headline(part: Headline) -> Markup:
 
 def render_tiles(tiles: list[tuple[str, str, str]]) -> Markup:
     """Render key numbers, in rows of equal length where they need more than one."""
-    rows = -(-len(tiles) // _TILES_IN_A_ROW)
+    rows = -(-len(tiles) // 6)  # six in a row
     columns = -(-len(tiles) // max(rows, 1))
     shown = [
         tag("div", tag("dt", title), tag("dd", _UNIT.sub("\u00a0", value), tag("small", note)))
@@ -194,8 +197,8 @@ def draw_attribution(attribution: Attribution) -> Markup:
     return render_bar({bucket: getattr(attribution, bucket) for bucket in BUCKETS})
 
 
-def render_bar(shares: Mapping[Bucket, float]) -> Markup:
-    """Render the shares of a step as a bar."""
+def render_bar(shares: Mapping[Bucket, float], length: float = 1.0, kind: str = "bar") -> Markup:
+    """Render the shares of a step as a bar, ``length`` (0-1) of the page long."""
     shown = [(LOOKS[key], shares[key], key) for key in LOOKS if shares[key] > 0]
     bar = [
         tag(
@@ -208,7 +211,8 @@ def render_bar(shares: Mapping[Bucket, float]) -> Markup:
         for look, share, key in shown
     ]
     label = ", ".join(f"{look.title} {format_percent(share)}" for look, share, _ in shown)
-    return tag("div", bar, class_="bar", role="img", aria_label=label)
+    style = f"width:{length:.1%}" if length < 1.0 else None
+    return tag("div", bar, class_=kind, style=style, role="img", aria_label=label)
 
 
 def render_legend(shares: Mapping[Bucket, float]) -> Markup:
@@ -226,10 +230,10 @@ def render_legend(shares: Mapping[Bucket, float]) -> Markup:
     return tag("ul", rows, class_="legend")
 
 
-def render_keys(buckets: Iterable[Bucket], remark: str = "") -> Markup:
-    """Render the colours of buckets below a picture, with a remark on the rest of it."""
+def render_keys(buckets: Iterable[Bucket]) -> Markup:
+    """Render the colours of buckets below a picture."""
     keys = [tag("span", tag("i", class_=f"dot {key}"), LOOKS[key].title) for key in buckets]
-    return tag("p", keys, tag("span", remark), class_="keys")
+    return tag("p", keys, class_="keys")
 
 
 def _card(part: Card) -> Markup:

@@ -7,10 +7,6 @@ from whyidle.reports._html.element import Markup, tag
 from whyidle.reports._number_format import format_seconds
 from whyidle.reports._palette import LOOKS
 
-_STRIP_STEPS = 240
-_STRIP_HEIGHT = 72
-_TALLEST = 4.0
-"""maximum height of a bar in 95th percentiles, so that one long step does not flatten the others"""
 _EXCLUDED = "excluded: warm-up, cut off, or in a burst"
 
 
@@ -35,19 +31,20 @@ def _format_sources(sources: list[str]) -> str:
 
 def render_steps(diagnosis: Diagnosis) -> Markup | None:
     """Render the time of every step; steady steps are split by bucket where that is known."""
-    times = diagnosis.detail.step_times_s[:_STRIP_STEPS]
+    times = diagnosis.detail.step_times_s[:240]
     if diagnosis.steps.mean_s is None or len(times) < 2:
         return None
     steady = (diagnosis.detail.steady or [True] * len(times))[: len(times)]
     longest = max(times) or 1.0
-    tallest = min(longest, _TALLEST * (diagnosis.steps.p95_s or longest))
+    # one long step must not flatten the others: bars end at four 95th percentiles
+    tallest = min(longest, 4.0 * (diagnosis.steps.p95_s or longest))
     width = max(3.0, min(56.0, 960 / len(times)))
     fills = _step_fills(diagnosis, steady)
     bars = [
         tag(
             "span",
             class_="step" if ok else "step warm",
-            style=f"height:{max(2.0, min(s, tallest) / tallest * _STRIP_HEIGHT):.1f}px;"
+            style=f"height:{max(2.0, min(s, tallest) / tallest * 72):.1f}px;"
             f"width:{width:.1f}px" + fills.get(i, ""),
             title=f"step {i + 1}: {format_seconds(s)}{'' if ok else ' (excluded)'}",
         )

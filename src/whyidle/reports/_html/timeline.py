@@ -13,11 +13,7 @@ from whyidle.reports._palette import colour_of, title_of
 
 WIDTH = 1000
 HEIGHTS = {"gap": 26, "device": 22, "host": 18}
-_SPACE = 6
 _NAME = 15
-_AXIS = 18
-_FAINT = 0.25
-"""share below which a joined bar gets no backdrop, since it would look like one long bar"""
 _HELP = (
     "Timeline of a typical step. Arrow keys move, plus and minus zoom, zero shows all, "
     "N and P go to the next and previous gap."
@@ -88,11 +84,11 @@ def _list_groups(picture: Picture) -> list[str]:
 
 def _render_svg(picture: Picture) -> Markup:
     scale = WIDTH / (picture.duration_s or 1.0)
-    parts, top = [], _AXIS
+    parts, top = [], 18  # below the axis
     for lane in picture.lanes:
         parts.append(tag("text", lane.name, x=0, y=top + 10))
         parts += _lane_paths(lane, scale, top + _NAME)
-        top += _NAME + HEIGHTS[lane.kind] + _SPACE
+        top += _NAME + HEIGHTS[lane.kind] + 6
     return tag(
         "svg",
         tag("g", [_render_tick(i, picture.duration_s, top) for i in range(5)], class_="axis"),
@@ -121,7 +117,8 @@ def _lane_paths(lane: Lane, scale: float, top: int) -> list[Markup]:
         solid[bar.group].append(
             f"M{x:.1f} {top + height - tall:.1f}h{width:.1f}v{tall:.1f}h-{width:.1f}z"
         )
-        if _FAINT <= bar.filled < 0.95:
+        # with a backdrop, a bar that is filled less would look like one long bar
+        if 0.25 <= bar.filled < 0.95:
             faint[bar.group].append(f"M{x:.1f} {top}h{width:.1f}v{height}h-{width:.1f}z")
     return [
         tag("path", d="".join(path), fill=colour_of(group), opacity=opacity)

@@ -1,4 +1,4 @@
-"""What happens now: this machine's GPUs over the last hour, alerts, and the jobs that run."""
+"""What happens now: this machine's GPUs over the last hour, and the jobs that run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from whyidle.cluster.server.run_index import RunFilter, RunRecord
 from whyidle.cluster.server.site import Page, Question
 from whyidle.model.diagnosis import Document
 from whyidle.model.documents.watch_document import WatchedMachine
-from whyidle.model.live.alert import AlertLine
 
 
 class Now(Document, frozen=True, kw_only=True):
@@ -17,7 +16,6 @@ class Now(Document, frozen=True, kw_only=True):
     machine: WatchedMachine | None
     strips: list[Strip]
     wasted_gpu_minutes: float
-    firing: list[AlertLine]
     running: list[RunRecord]
     recent: list[RunRecord]
 
@@ -31,7 +29,6 @@ def _read_now(question: Question) -> Now:
         machine=question.machine(),
         strips=site.monitor.strips(),
         wasted_gpu_minutes=site.monitor.wasted_gpu_minutes(),
-        firing=site.monitor.firing,
         running=running,
         recent=[run for run in runs if run.id not in shown],
     )

@@ -12,7 +12,6 @@ from whyidle.cluster.server.site import Page, Question
 from whyidle.model.diagnosis import Document
 
 IN_A_PAGE: Final = 50
-MOST_PAGES: Final = 10_000
 PERIODS: Final = {"1": "a day", "7": "a week", "30": "a month", "365": "a year"}
 """days -> words"""
 STATES: Final = ("starved", "inefficient", "saturated", "inconclusive", "failed", "recording")
@@ -30,7 +29,7 @@ class RunList(Document, frozen=True, kw_only=True):
 
 
 def _read_list(question: Question) -> RunList:
-    index, number = question.site.index, question.number("page", 1, MOST_PAGES)
+    index, number = question.site.index, question.number("page", 1, 10_000)
     wanted = RunFilter(
         words=(question.value("q") or "")[:200].split()[:10],
         state=question.value("state"),

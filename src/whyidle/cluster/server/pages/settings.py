@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from whyidle.cluster.server.access import Role
 from whyidle.cluster.server.site import Page, Question
 from whyidle.model.diagnosis import Document
 from whyidle.version import __version__
@@ -16,16 +15,8 @@ class StoreSettings(Document, frozen=True, kw_only=True):
     runs: int
 
 
-class TokenSettings(Document, frozen=True, kw_only=True):
-    """One token, without its secret. ``created`` is a Unix time."""
-
-    name: str
-    role: Role
-    created: float
-
-
 class ServerSettings(Document, frozen=True, kw_only=True):
-    """``tokens`` is None for who may not change anything."""
+    """The command line's options, and what stores hold. Tokens: ``whyidle serve tokens``."""
 
     whyidle: str
     stores: list[StoreSettings]
@@ -34,19 +25,11 @@ class ServerSettings(Document, frozen=True, kw_only=True):
     names: list[str]
     is_open: bool
     fleet: str | None
-    tokens: list[TokenSettings] | None
 
 
 def _read_settings(question: Question) -> ServerSettings:
     site, settings = question.site, question.site.settings
     counts = site.index.count_runs("store")
-    viewer = question.viewer
-    tokens = None
-    if viewer.may("change"):
-        tokens = [
-            TokenSettings(name=one.name, role=one.role, created=one.created)
-            for one in site.access.list_tokens()
-        ]
     return ServerSettings(
         whyidle=__version__,
         stores=[
@@ -58,7 +41,6 @@ def _read_settings(question: Question) -> ServerSettings:
         names=list(settings.names),
         is_open=settings.is_open,
         fleet=str(settings.fleet) if settings.fleet else None,
-        tokens=tokens,
     )
 
 

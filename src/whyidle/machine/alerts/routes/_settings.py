@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 from whyidle.errors import UsageError
 
-PATIENCE_S = 10.0
-
 
 def take_settings(kind: str, given: Mapping[str, Any], **known: Any) -> dict[str, Any]:
     """The settings of a route with defaults; a default of None makes a setting required. A value
@@ -57,5 +55,5 @@ def post_json(url: str, body: bytes, headers: Mapping[str, str] | None = None) -
     """Post a body of JSON. Raises OSError if it is not accepted."""
     sent = {"Content-Type": "application/json", **(headers or {})}
     request = urllib.request.Request(url, body, sent, method="POST")
-    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+    with urllib.request.urlopen(request, timeout=10.0) as answer:
         answer.read()

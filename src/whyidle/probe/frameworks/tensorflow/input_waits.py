@@ -28,12 +28,8 @@ from .pipelines import Pipelines
 
 MOST_READINGS = 4
 """iterators that were replaced and are still kept: each keeps its buffers alive"""
-MOST_GAPS = 100
-"""times between requests that tf.data keeps"""
 KEPT = 2
 """readings of the model without a call in between, after which an iterator is let go"""
-PATIENCE_S = 1.0
-"""the longest wait for the sampler's thread, whose look at the models takes milliseconds"""
 INPUT = "tf.data: next batch"
 Call = tuple[int, int]
 
@@ -105,7 +101,8 @@ class InputWaits(Listener):
     def release_iterators(self) -> None:
         """Find the rest, and keep no iterator alive: one that runs Python in another thread when
         the interpreter ends would keep the process from ending."""
-        if not self.resolving.acquire(timeout=PATIENCE_S):
+        # the sampler's look at the models takes milliseconds
+        if not self.resolving.acquire(timeout=1.0):
             return
         try:
             for reading in self.readings:
@@ -185,7 +182,8 @@ def _match_gaps(periods: Sequence[int], gaps: Sequence[int], ended: int) -> Sequ
     """The gaps of the last periods; ``ended`` periods are over in all. The request of the call that
     runs now may have been noted or not: while all gaps are kept, their number tells; later a gap is
     never longer than its period, so the fit decides."""
-    if len(gaps) < MOST_GAPS:
+    # tf.data keeps the last 100
+    if len(gaps) < 100:
         return gaps[: min(len(gaps), ended)][-len(periods) :] if periods else []
 
     def excess(own: Sequence[int]) -> int:

@@ -27,9 +27,7 @@ INSTALLED = ("site-packages", "dist-packages", "lib/python3", "<frozen")
 """parts of the names of files that are not the job's own"""
 REPEAT = "Repeat"
 """the stage whose input is an epoch"""
-MOST_PIPELINES = 8
 MOST_STAGES = 32
-MOST_OPERATORS = 60
 
 
 class Pipelines:
@@ -53,7 +51,7 @@ class Pipelines:
         parts = walk_inputs(dataset)
         key = repr([(type(one).__name__, vars(one).get(LINE)) for one in parts])
         number = self.numbers.get(key)
-        if number is None and len(self.described) < MOST_PIPELINES:
+        if number is None and len(self.described) < 8:
             number = self.numbers[key] = len(self.described)
             made = {"consumer": consumer, "iterators": 0, "nodes": []}
             made["stages"] = [describe_stage(one) for one in parts]
@@ -156,7 +154,7 @@ def list_operators(functions: list[Any]) -> list[str]:
             definition = getattr(inner, "cached_definition", None)
             for node in getattr(definition, "node_def", ()):
                 kinds[node.op] = None
-    return list(kinds)[:MOST_OPERATORS]
+    return list(kinds)[:60]
 
 
 def describe_options(dataset: Any) -> dict[str, Any]:

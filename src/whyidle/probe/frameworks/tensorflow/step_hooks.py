@@ -30,8 +30,6 @@ clock, thread = time.perf_counter_ns, threading.get_ident
 Signature = dict[str, str]
 """argument -> its shape and type, or its value if it is none of TensorFlow's"""
 NEW_OBJECT = "another object of class"
-MOST_VALUE = 40
-"""characters of a value"""
 
 
 class RetraceRecorder(CompilationLog):
@@ -79,7 +77,7 @@ def _describe(name: str, value: Any, into: Signature) -> None:
     elif hasattr(value, "element_spec"):
         into[name] = f"batches of {value.element_spec}"
     elif isinstance(value, (int, float, str, bool, type(None))):
-        into[name] = f"the Python value {str(value)[:MOST_VALUE]}"
+        into[name] = f"the Python value {str(value)[:40]}"
     else:
         into[name] = type(value).__name__
 

@@ -63,7 +63,6 @@ COLLECTIVES = {
 WAIT = "## work.wait() ##"
 FLIGHT = 0
 """thread number of collectives that run while the host continues"""
-MOST_PENDING = 512
 thread = threading.get_ident
 
 
@@ -179,7 +178,7 @@ def _note_call(ranks: ProcessRank, work: Any, name: str, begin: int) -> None:
     if work is None:  # completed already
         ranks.events.add_span(wire.COLLECTIVE, name, ANNOTATION, begin)
         return
-    if len(ranks.pending) >= MOST_PENDING:  # never waited for
+    if len(ranks.pending) >= 512:  # never waited for
         ranks.pending.clear()
     ranks.pending[id(work)] = begin, name
 

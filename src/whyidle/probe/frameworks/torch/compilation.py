@@ -20,8 +20,6 @@ from ...core.recorder import ANNOTATION, clock_ns
 from ...core.wrapped_functions import set_attribute
 
 MODULE = "torch._dynamo.convert_frame"
-DEEPEST = 6
-"""recorded frames of the user's stack at a graph break"""
 LATER = "whyidle::compile#later"
 """label of code compiled for an unknown function"""
 
@@ -56,7 +54,7 @@ class CompileRecorder(CompilationLog):
         self.looked = len(reasons)
         for reason in fresh:
             stack = reversed(getattr(reason, "user_stack", None) or ())
-            frames = [f"{f.filename}({f.lineno}): {f.name}" for f in stack][:DEEPEST]
+            frames = [f"{f.filename}({f.lineno}): {f.name}" for f in stack][:6]
             key = (shorten_text(getattr(reason, "reason", "")) or "", ";".join(frames))
             if key in self.breaks or len(self.breaks) < MOST:
                 self.breaks[key] = self.breaks.get(key, 0) + 1

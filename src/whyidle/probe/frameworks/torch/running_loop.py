@@ -12,8 +12,6 @@ from ...core.events import Events
 from ...core.listener import Listener
 from ...core.recorder import clock_ns
 
-PATIENCE_S = 5.0
-"""how long leaving waits for the next backward pass"""
 OPTIMIZER_FILE = os.path.join("torch", "optim", "optimizer.py")
 
 
@@ -51,7 +49,7 @@ class RunningSteps(Listener):
             self.done.clear()
             self.work, self.wants_detail = self.remove, True
             self.events.be_careful()
-            if not self.done.wait(PATIENCE_S):
+            if not self.done.wait(5.0):
                 self.work = None
                 if not _is_stepping():
                     self.remove()

@@ -29,7 +29,6 @@ FIRST, STEPS = 5, 64
 """steps that are left out, as memory is new to them; steps that are measured"""
 SIZES = (1 << 10, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 """bytes of the tensors that are reduced; the last two only where gradients are as large"""
-ROUNDS = 7
 
 
 class Step:
@@ -185,7 +184,7 @@ def _measure_link(ddp: Any, folder: str) -> dict[str, Any]:
     link = []
     for size in sizes:
         values = torch.zeros(size // 4, device=device)
-        link.append([size, [_time_reduction(dist, group, values) for _ in range(ROUNDS)][2:]])
+        link.append([size, [_time_reduction(dist, group, values) for _ in range(7)][2:]])
     return {**document, "link": link}
 
 
