@@ -19,46 +19,33 @@ _TRAINING = "Record the training with torch.profiler, and pass the trace."
 
 # what it looks like, how it begins, what to do
 _MAGIC: tuple[tuple[str, bytes, str], ...] = (
-    (
-        "a Git LFS pointer: the repository holds the file itself elsewhere",
-        rb"version https://git-lfs\.github\.com/spec/",
-        "Run `git lfs pull` in the clone, or download the file from the repository's page.",
-    ),
+    ("a Git LFS pointer: the repository holds the file itself elsewhere",
+     rb"version https://git-lfs\.github\.com/spec/",
+     "Run `git lfs pull` in the clone, or download the file from the repository's page."),
     ("an SQLite database", rb"SQLite format 3\0", _EXPORT),
-    (
-        "an HTML page",
-        rb"\s*<(?i:!doctype html|html|head|script)",
-        "Download the file itself, not its page.",
-    ),
+    ("an HTML page", rb"\s*<(?i:!doctype html|html|head|script)",
+     "Download the file itself, not its page."),
     ("an XML document", rb"\s*<\?xml", _EXPORT),
     ("a PDF document", rb"%PDF-", _EXPORT),
-    (
-        "an image",
-        rb"\x89PNG|\xff\xd8\xff|GIF8|RIFF....WEBP|BM......\0\0",
-        "Pass the trace behind the picture.",
-    ),
+    ("an image", rb"\x89PNG|\xff\xd8\xff|GIF8|RIFF....WEBP|BM......\0\0",
+     "Pass the trace behind the picture."),
     ("a Parquet file", rb"PAR1", _EXPORT),
     ("a NumPy array", rb"\x93NUMPY", _EXPORT),
     ("an HDF5 file", rb"\x89HDF\r\n", _EXPORT),
     ("a safetensors checkpoint", rb'.{8}\{"', _TRAINING),
     ("a Python pickle, such as a memory snapshot or a checkpoint", rb"\x80[\x02-\x05]", _SNAPSHOT),
-    (
-        "a 7z, xz, zstd or bzip2 archive",
-        rb"7z\xbc\xaf|\xfd7zXZ|\x28\xb5\x2f\xfd|BZh[1-9]",
-        "Unpack it first.",
-    ),
+    ("a 7z, xz, zstd or bzip2 archive", rb"7z\xbc\xaf|\xfd7zXZ|\x28\xb5\x2f\xfd|BZh[1-9]",
+     "Unpack it first."),
     ("a tar archive", rb"(?s:.{257}ustar)", "Unpack it first, and pass the folder."),
     ("a zip archive inside", rb"PK\x03\x04", "Unpack it first."),
     ("a program or a library", rb"\x7fELF|MZ|\xcf\xfa\xed\xfe", _TRAINING),
     ("an Nsight Compute report", rb"NVR\0", "Pass a PyTorch trace of the same run."),
-    (
-        "a Perfetto trace (protobuf)",
-        rb"(?=.{1,64}?[\0-\x08])\n.{1,3}?(?:[\x18\x32\x40\x50]|\x8a\x02|\xea\x02|\xca\x05|\xe2\x03)",
-        "Pass the trace of PyTorch's profiler itself (JSON), not one that a viewer saved, or "
-        "convert it: traceconv json FILE trace.json.",
-    ),
+    ("a Perfetto trace (protobuf)",
+     rb"(?=.{1,64}?[\0-\x08])\n.{1,3}?(?:[\x18\x32\x40\x50]|\x8a\x02|\xea\x02|\xca\x05|\xe2\x03)",
+     "Pass the trace of PyTorch's profiler itself (JSON), not one that a viewer saved, or "
+     "convert it: traceconv json FILE trace.json."),
     ("a TensorBoard event file", rb"(?s:.{8}.{4}.{0,24}brain\.Event:)", _EXPORT),
-)
+)  # fmt: skip
 _JSON: tuple[tuple[str, bytes, str], ...] = (
     (
         "an execution trace (PyTorch, Chakra): it holds operators and their order, but no times "
