@@ -278,24 +278,13 @@ def _mean_time(times: Sequence[float]) -> float | None:
 def _passed_over_entry(one: PassedOver) -> Trial:
     candidate = one.candidate
     return Trial(
-        fix=candidate.fix,
-        consent=candidate.consent,
-        baseline=None,
-        treated=None,
-        speedup=None,
-        low=None,
-        high=None,
+        fix=candidate.fix, consent=candidate.consent, kept=False, why=one.why, numerics=None,
+        baseline=None, treated=None, speedup=None, low=None, high=None,
         predicted=candidate.predicted.speedup if candidate.predicted else None,
-        numerics=None,
-        kept=False,
-        why=one.why,
-        promised=candidate.predicted,
-        cause=candidate.cause,
-        summary=candidate.summary,
-        edits=list(candidate.edits),
-        tried=one.why == optimize.AMID,
+        promised=candidate.predicted, cause=candidate.cause, summary=candidate.summary,
+        edits=list(candidate.edits), tried=one.why == optimize.AMID,
         interrupted=one.why in (optimize.AMID, optimize.STOPPED),
-    )
+    )  # fmt: skip
 
 
 def _fixed_job(
