@@ -76,6 +76,10 @@ class _Source:
         nodes = list(ast.walk(tree))
         self._classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
         self._functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+        bodies = [node for kind in nodes if isinstance(kind, ast.ClassDef) for node in kind.body]
+        marks = [map(ast.unparse, getattr(one, "decorator_list", ())) for one in bodies]
+        self._bound = [one for one, m in zip(bodies, marks, strict=True) if "staticmethod" not in m]
+        """methods, whose first parameter is the object, whatever its name"""
         self._imports = dict(_imports_of(nodes))
         self._made = {
             name: node.value
@@ -139,7 +143,7 @@ class _Source:
                 fixed -= _first_names(call)
             if (function := self._function_of(call)) is None:
                 continue
-            names = [arg.arg for arg in function.args.args if arg.arg != "self"]
+            names = [arg.arg for arg in function.args.args[function in self._bound :]]
             given = {
                 name
                 for name, value in zip(names, call.args, strict=False)
@@ -212,7 +216,7 @@ class _Source:
             calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
             shared = (ast.Global, ast.Nonlocal, ast.Yield, ast.Await)
             self._pure[name] = (
-                "self" not in own
+                function not in self._bound
                 and not any(isinstance(node, shared) for node in ast.walk(function))
                 and all(self._is_same_call(call, own) for call in calls)
                 and all(
