@@ -47,12 +47,10 @@ _MAGIC: tuple[tuple[str, bytes, str], ...] = (
     ("a TensorBoard event file", rb"(?s:.{8}.{4}.{0,24}brain\.Event:)", _EXPORT),
 )  # fmt: skip
 _JSON: tuple[tuple[str, bytes, str], ...] = (
-    (
-        "an execution trace (PyTorch, Chakra): it holds operators and their order, but no times "
-        "on the device",
-        rb'"schema"\s*:\s*"\d[^"]*(?:chakra)?[^"]*"[^}]{0,400}"nodes"|execution_trace',
-        "Pass the trace that torch.profiler exported beside it (export_chrome_trace).",
-    ),
+    ("an execution trace (PyTorch, Chakra): it holds operators and their order, but no times "
+     "on the device",
+     rb'"schema"\s*:\s*"\d[^"]*(?:chakra)?[^"]*"[^}]{0,400}"nodes"|execution_trace',
+     "Pass the trace that torch.profiler exported beside it (export_chrome_trace)."),
     ("a speedscope profile", rb'speedscope\.app|"\$schema"[^}]*speedscope', _EXPORT),
     ("a V8 CPU profile", rb'"nodes"\s*:\s*\[\s*\{\s*"id"|"startTime".*"samples"', _EXPORT),
     ("a result of rocprofv3, AMD's profiler of kernels", rb'"rocprofiler-sdk-tool"', _EXPORT),
@@ -60,28 +58,20 @@ _JSON: tuple[tuple[str, bytes, str], ...] = (
     ("a diagnosis of whyidle itself", rb'"whyidle/', "Render it with `whyidle report`."),
     ("a notebook", rb'"(?:nbformat|cells)"\s*:', _EXPORT),
     ("a model's configuration", rb'"(?:model_type|architectures|hidden_size)"\s*:', _TRAINING),
-)
+)  # fmt: skip
 _RECORD_IT = "Record the training with torch.profiler as well, and pass its trace."
 _CHROME: tuple[tuple[str, bytes, str], ...] = (
-    (
-        "a timeline of Horovod, which shows collectives but not the device",
-        rb"NEGOTIATE_(?:ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)",
-        _RECORD_IT,
-    ),
-    (
-        "the compiler's log of events (torch.compile), which does not show the device",
-        rb'"cat"\s*:\s*"dynamo_timed"',
-        f"View it with tlparse. {_RECORD_IT}",
-    ),
-    (
-        "a timeline of TensorFlow 1 (tf.python.client.timeline)",
-        rb'"/job:[^"]*"(?s:.*)"cat"\s*:\s*"Op"|"cat"\s*:\s*"Op"(?s:.*)"/job:',
-        "Record with tf.profiler.experimental.start (TensorFlow 2), and pass the folder.",
-    ),
+    ("a timeline of Horovod, which shows collectives but not the device",
+     rb"NEGOTIATE_(?:ALLREDUCE|ALLGATHER|BROADCAST|ALLTOALL|REDUCESCATTER)", _RECORD_IT),
+    ("the compiler's log of events (torch.compile), which does not show the device",
+     rb'"cat"\s*:\s*"dynamo_timed"', f"View it with tlparse. {_RECORD_IT}"),
+    ("a timeline of TensorFlow 1 (tf.python.client.timeline)",
+     rb'"/job:[^"]*"(?s:.*)"cat"\s*:\s*"Op"|"cat"\s*:\s*"Op"(?s:.*)"/job:',
+     "Record with tf.profiler.experimental.start (TensorFlow 2), and pass the folder."),
     ("a profile of ONNX Runtime", rb'"cat"\s*:\s*"(?:Session|Node)"', _RECORD_IT),
     ("a timeline of Ray", rb'"cat"\s*:\s*"task::', _RECORD_IT),
     ("a recording of VizTracer", rb'"cat"\s*:\s*"FEE"|"viztracer_metadata"', _RECORD_IT),
-)
+)  # fmt: skip
 """Chrome traces of tools that record no device"""
 _TEXT: tuple[tuple[str, bytes, str], ...] = (
     (
