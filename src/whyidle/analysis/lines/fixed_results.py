@@ -270,8 +270,8 @@ def _names_set_once(tree: ast.Module) -> Iterator[str]:
         for name in targets_of(target)
     }
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    for call in (one for one in calls if "optim" in ast.unparse(one.func).lower()):
-        changed |= {part.id for part in ast.walk(call) if isinstance(part, ast.Name)}
+    for made in (one for one in calls if "optim" in ast.unparse(one.func).lower()):
+        changed |= {part.id for part in ast.walk(made) if isinstance(part, ast.Name)}
     alone = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
     for call in alone:
         if isinstance(call, ast.Call):
