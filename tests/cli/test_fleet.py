@@ -41,6 +41,57 @@ def test_the_report_on_a_terminal(files: list[str], capsys: pytest.CaptureFixtur
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_readings_below_a_hundredth_are_not_called_none(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "readings.csv"
+    path.write_text(path.read_text().replace(",0 %,", ",0.4 %,"))
+    assert main(["fleet", "report", *files]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "hardly used, or share one; 1 job stayed below 1 % busy (2.00 GPU-h, medium" in text
+    assert "no kernel on" not in text
+    assert "0 % busy in every sample" not in text
+
+
+def test_seconds_of_gpu_time_are_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """No share of nearly nothing, on either page."""
+    (tmp_path / "jobs.csv").write_text(JOBS.replace("T02:00:00", "T00:00:03"))
+    words = ["--ledger", f"csv:{tmp_path / 'jobs.csv'}", "--cache", str(tmp_path / "cache")]
+    assert main(["fleet", "report", *words, "--since", "all"]) == 0
+    text = capsys.readouterr().out
+    assert "12 s of GPU time allocated: too little to judge" in text
+    assert "%" not in text
+    assert main(["fleet", "job", "1", *words, "--since", "all"]) == 0
+    assert "%" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("late_s", [0, 7, -7])
+def test_a_file_for_each_metric_is_joined_by_gpu_and_time(
+    late_s: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """As Prometheus exports them. Without its memory an idle GPU could not be judged."""
+    metrics = {"DCGM_FI_DEV_GPU_UTIL": 0, "DCGM_FI_DEV_FB_USED": late_s, "DCGM_FI_DEV_POWER": 0}
+    words = ["--cache", str(tmp_path / "cache"), "--since", "all", "--ledger", "labels"]
+    for name, late in metrics.items():
+        rows = ["timestamp,Hostname,gpu,exported_pod,value"]
+        rows += [
+            f"{1795132800 + 60 * n + late},n1,{g},p{g},{9000 * g}"
+            for n in range(120)
+            for g in (0, 1)
+        ]
+        (tmp_path / f"{name}_USAGE.csv").write_text(
+            "\n".join(rows).replace(",9000", ",100" if "UTIL" in name else ",9000")
+        )
+        words += ["--meter", f"csv:{tmp_path / name}_USAGE.csv"]
+    assert main(["fleet", "report", *words, "--by", "job", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["job_count"] == 2
+    hours = found["total"]["gpu_hours"]
+    assert (hours["idle-reserved"], hours["useful"], hours["unknown"]) == (2.0, 2.0, 0.0)
+    assert found["total"]["energy_kwh"] == pytest.approx(18.0)
+    assert found["coverage"]["counts"] == {}
+
+
 def test_hours_without_telemetry_do_not_read_as_well_used(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ):
@@ -110,10 +161,10 @@ def test_one_job_on_a_page(one_job: list[str], capsys: pytest.CaptureFixture[str
     assert len(lines) <= 30
     assert max(map(len, lines)) <= 80
     assert "job 7 a|b c of alice" in text
-    assert "1 ran kernels" in text
+    assert "1 at least 1% busy" in text
     assert "0.5 on average" in text
     assert "10.7 GB" in text  # 10 GiB, the larger of its two steps
-    assert "1 GPU instead of 2 (1 never ran a kernel)" in text
+    assert "1 GPU instead of 2 (1 stayed below 1 % busy)" in text
     assert "13 GB of memory instead of 69" in text
     assert "--time=3:00:00" in text
     assert "whyidle run" in text
@@ -123,7 +174,7 @@ def test_one_job_in_a_line_and_as_json(one_job: list[str], capsys: pytest.Captur
     assert main(["fleet", "job", "7", *one_job, "--line"]) == 0
     line = capsys.readouterr().out
     assert line.count("\n") == 1
-    assert "2 GPUs, 4.00 GPU-h, busy 30%, wasted 2.80 GPU-h, 1 never used" in line
+    assert "2 GPUs, 4.00 GPU-h, busy 30%, wasted 2.80 GPU-h, 1 below 1% busy" in line
     assert "next time: 1 GPU instead of 2; 13 GB of memory instead of 69; --time=3:00:00" in line
     assert main(["fleet", "job", "7", *one_job, "--json", "-"]) == 0
     page = json.loads(capsys.readouterr().out)

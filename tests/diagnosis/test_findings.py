@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace as replace_fields
 
 from whyidle import catalog
-from whyidle.diagnosis.findings import RISKY, ProvenCause, findings_of, grade_severity
+from whyidle.diagnosis.findings import CRITICAL, RISKY, ProvenCause, findings_of, grade_severity
 from whyidle.diagnosis.prediction_width import BucketSpread
 from whyidle.model.buckets import BUCKETS
-from whyidle.model.cause import Proof
+from whyidle.model.cause import WORTH, Proof
 from whyidle.model.diagnosis import ROUNDED, Predicted, ProposedFix
 from whyidle.model.fix import Proposal
 from whyidle.model.proof_facts import HostFacts, ProofFacts, TransferFacts
@@ -205,6 +205,29 @@ def test_no_gain_exceeds_the_cost_and_what_a_model_says_is_recovered_beside_it()
             assert finding.best_saving <= finding.lost.high + ROUNDED or finding.exceeds_bucket
             for fix in (one.predicted for one in finding.fixes if not one.changes_batch):
                 assert fix is None or (fix.low <= gain.low and fix.high <= gain.high)
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.id)
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.61), (0.05, 0.25), (0.05, 0.61)])
+def test_only_what_is_known_to_cost_much_is_critical(cause, low, high):
+    """Of every cause. Its fixes may raise the low end, by what they save at least."""
+    predicted = Predicted(speedup=2.0, low=1.0, high=2.5, method="of this test")
+    item = ProvenCause(cause, Proof("slow", low, high, predicted, (), 0.9), None, 1.0)
+    (finding,) = findings_of(SimpleNamespace(attribution={cause.bucket: high}), [item])
+    is_sure = finding.lost.low >= WORTH and finding.expected_loss >= CRITICAL - ROUNDED
+    assert finding.severity != "critical" or is_sure
+    if not finding.fixes and cause.bucket != "compute":
+        assert finding.severity == ("critical" if is_sure else "warning")
+
+
+def test_a_critical_finding_is_likely_and_surely_worth_a_change():
+    choose = random.Random(2)
+    for _ in range(400):
+        job = SimpleNamespace(attribution={bucket: choose.random() for bucket in BUCKETS})
+        for finding in findings_of(job, [any_proof(choose)]):
+            if finding.severity == "critical":
+                assert finding.lost.low >= WORTH
+                assert finding.expected_loss >= CRITICAL - ROUNDED
 
 
 @pytest.mark.parametrize(("hopeful", "first"), [(1.3, "by hand"), (3.0, "by itself")])

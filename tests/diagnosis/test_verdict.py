@@ -50,6 +50,31 @@ def test_what_a_late_rank_does_is_the_cause_where_the_others_wait_for_it(late, d
     assert told.verdict.state == "starved"
 
 
+@pytest.mark.parametrize(("first_ms", "second_ms"), [(20, 40), (5, 20), (20, 20)])
+def test_whom_a_slower_loader_makes_wait_is_told_before_the_loader(first_ms, second_ms):
+    made = Fleet(2)
+    for _ in range(12):
+        with made.step():
+            for rank, loading_ms in zip(made.ranks, (first_ms, second_ms), strict=True):
+                rank.sync()
+                rank.loader(ms(loading_ms), workers=0)
+                for _ in range(10):
+                    rank.op("aten::mm", kernels=[(GEMM, us(300))])
+            made.collective(us(300))
+            made.join()
+            for rank in made.ranks:
+                rank.optimizer([("multi_tensor_apply_kernel", us(50))])
+    told = diagnose_job(made.timelines())
+    headline, late_ms = told.verdict.headline.replace("rank 1", "Rank 1"), second_ms - first_ms
+    assert told.verdict.cause == "dataloader-no-workers"
+    assert "The DataLoader has no workers" in headline
+    assert ("Rank 1 makes the others wait" in headline) == (late_ms > 0)
+    if late_ms:
+        assert f"Rank 1 makes the others wait {late_ms} ms per step (" in headline
+        assert f"held up by loading data ({second_ms} ms, others {first_ms} ms)" in headline
+        assert "; with even ranks" in headline
+
+
 def overlapped(late_us):
     """Exchanges of gradients beside a backward pass whose launches are slow on every rank."""
     made = Fleet(8)

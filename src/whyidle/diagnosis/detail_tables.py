@@ -14,7 +14,8 @@ from whyidle.analysis.input.tfdata_pipelines import (
     is_serial,
     stage_of,
 )
-from whyidle.analysis.lines.source_lines import frame_place, source_line
+from whyidle.analysis.lines.line_purposes import quote_line
+from whyidle.analysis.lines.source_lines import frame_place
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.ranks.rank_what_if import find_what_ifs
 from whyidle.diagnosis.rank_assignment import rank_groups, rank_rows
@@ -106,7 +107,7 @@ def _line_rows(facts: Facts) -> list[LineRow]:
     return [
         LineRow(
             place=line.place,
-            text=source_line(sources, line.place),
+            text=quote_line(sources, line.place, line.purpose),
             purpose=line.purpose.value,
             seconds=round(line.time / 1e9 / steps, 9),
             share=round(line.time / max(facts.scope.total, 1), 6),

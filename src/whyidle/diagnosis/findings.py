@@ -106,7 +106,11 @@ def _claim_bucket(finding: Finding, left: dict[str, float]) -> Finding:
     fixes = [p for p in finding.fixes if p.consent != "convergence" and not p.changes_batch]
     sure = 1.0 - 1.0 / max([1.0, *(p.predicted.low for p in fixes if p.predicted)])
     low = max(finding.lost.low, min(sure, high))  # what a fix saves at least is lost
-    return msgspec.structs.replace(finding, lost=Interval(low=round(low, 6), high=round(high, 6)))
+    lost = Interval(low=round(low, 6), high=round(high, 6))
+    # a cost that may be nothing asks nobody to act at once
+    if finding.severity == "critical" and (low < WORTH or low + high < 2 * CRITICAL):
+        finding = msgspec.structs.replace(finding, severity="warning")
+    return msgspec.structs.replace(finding, lost=lost)
 
 
 def _claim_order(item: ProvenCause, best: dict[Bucket, float]) -> int:
@@ -163,7 +167,8 @@ def grade_severity(
     """Grade by the predicted gain of the best fix that does no harm, at most what the cause costs,
     or what its bucket has left (``room``) where a fix has a prediction of its own. A fix that may
     change what is learned counts by its careful end; GPUs that nobody uses are paid for either
-    way. A ``critical`` finding must also lie in a bucket of waiting that holds that much time. What
+    way. A ``critical`` finding must also lie in a bucket of waiting that holds that much time, and
+    cost that much in the middle of its interval, whose low end must be worth a change. What
     most of a run went into, once, is a ``warning``."""
     careful = "" if item.cause.family == "allocation" else "convergence"
     fixes = [fix for fix in fixes if not fix.changes_batch]

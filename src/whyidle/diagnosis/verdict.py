@@ -160,8 +160,10 @@ def _starved_verdict(job: Job, serious: list[Finding], idle: list[Finding], chec
     """Name the largest bucket of waiting and the finding that explains most of it.
 
     Without a finding in that bucket, report it as unexplained if it holds more than any finding;
-    else use the largest bucket with findings. If the host leads only by the profiler's own cost,
-    the findings decide, which exclude it. If ranks wait for a late rank, its own cause is named.
+    else use the largest bucket with findings, or the costliest finding's if those of the largest
+    explain less than half of it. If the host leads only by the profiler's own cost,
+    the findings decide, which exclude it. If ranks wait for a late rank, its own cause is named;
+    if what holds that rank up costs most, the waiting of the others comes before it.
     """
     waits = _held_shares(job)
     largest, second = sorted(waits, key=lambda bucket: -waits[bucket])[:2]
@@ -171,6 +173,8 @@ def _starved_verdict(job: Job, serious: list[Finding], idle: list[Finding], chec
         if _unexplained_bucket(job, serious) == largest:
             return _unproven_wait(job, serious, largest, checks)
         largest = max((finding.bucket for finding in idle), key=lambda bucket: waits[bucket])
+    elif MOSTLY * waits[largest] > max(one.lost.high for one in serious if one.bucket == largest):
+        largest = idle[0].bucket
     explaining = [finding for finding in serious if finding.bucket == largest]
     late_findings = [one for one in explaining if one.cause in LATE]
     near = late_findings and late_findings[0].lost.high >= MOSTLY * explaining[0].lost.high
@@ -178,7 +182,13 @@ def _starved_verdict(job: Job, serious: list[Finding], idle: list[Finding], chec
     if top.cause == "heavy-evaluation" and job.lead_rank.on_cpu:  # it works, as the steps do
         top = max(serious, key=_best_speedup)
         largest = top.bucket
-    headline = f"{describe_waiting(job, largest, top.cause)}. {top.headline}"
+    wait = describe_waiting(job, largest, top.cause)
+    late = next((one for one in serious if one.cause in LATE and one is not top), None)
+    held = job.imbalance.late_rank
+    if late and held and held.is_constant and held.reason == top.bucket:  # it costs both ranks
+        gain = late.removal.speedup if late.removal else None
+        wait = f"{late.headline}{f'; with even ranks {gain:.2f}x as fast' if gain else ''}"
+    headline = f"{wait}. {top.headline}"
     if (evaluates := top.cause == "heavy-evaluation") and largest == "interruption":
         headline = top.headline  # it names the same share
     works = job.lead_rank.on_cpu and evaluates

@@ -181,36 +181,26 @@ _COLLECTIVES: Final = (
 )
 _STANDARD: Final = r"lib/python3\.\d+t?/"
 _LINES: Final = (
-    Rule(
-        Role.METRIC_CODE,
-        rf"{INSTALLED}(torchmetrics|torcheval|evaluate|sacrebleu|rouge_score|pycocotools|seqeval|"
-        r"bert_score|jiwer|ignite/metrics|skimage/metrics|sklearn/metrics|scipy/stats)",
-    ),
-    Rule(
-        Role.LOG_CODE,
-        rf"{INSTALLED}(tensorboardX?|wandb|mlflow|comet_ml|neptune|aim|clearml|trackio|loguru|tqdm|"
-        rf"rich)/|{INSTALLED}transformers/integrations/integration_utils\.py|"
-        rf"{_STANDARD}logging/",
-    ),
-    Rule(
-        Role.DRAWING_CODE,
-        rf"{INSTALLED}(matplotlib|plotly|seaborn|bokeh|pyrender|open3d|moviepy|imageio|PIL|"
-        r"pytorch3d/renderer|torchvision/utils)",
-    ),
-    Rule(
-        Role.SIMULATION_CODE,
-        rf"{INSTALLED}(gym|gymnasium|mujoco|dm_control|pybullet|pettingzoo|ale_py|procgen|shimmy|"
-        r"brax)[/_]",
-    ),
+    Rule(Role.METRIC_CODE,
+         rf"{INSTALLED}(torchmetrics|torcheval|evaluate|sacrebleu|rouge_score|pycocotools|seqeval|"
+         r"bert_score|jiwer|ignite/metrics|skimage/metrics|sklearn/metrics|scipy/stats)"),
+    Rule(Role.LOG_CODE,
+         rf"{INSTALLED}(tensorboardX?|wandb|mlflow|comet_ml|neptune|aim|clearml|trackio|loguru|tqdm|"
+         rf"rich)/|{INSTALLED}transformers/integrations/integration_utils\.py|"
+         rf"{_STANDARD}logging/"),
+    Rule(Role.DRAWING_CODE,
+         rf"{INSTALLED}(matplotlib|plotly|seaborn|bokeh|pyrender|open3d|moviepy|imageio|PIL|"
+         r"pytorch3d/renderer|torchvision/utils)"),
+    Rule(Role.SIMULATION_CODE,
+         rf"{INSTALLED}(gym|gymnasium|mujoco|dm_control|pybullet|pettingzoo|ale_py|procgen|shimmy|"
+         r"brax)[/_]"),
     Rule(Role.SUBPROCESS_CODE, rf"{_STANDARD}subprocess\.py"),
-    Rule(
-        Role.FILE_CODE,
-        rf"{_STANDARD}(json/(__init__\.py\(\d+\): dumps?$|encoder\.py)|csv\.py\(\d+\): write|"
-        r"shutil\.py)",
-    ),
+    Rule(Role.FILE_CODE,
+         rf"{_STANDARD}(json/(__init__\.py\(\d+\): dumps?$|encoder\.py)|csv\.py\(\d+\): write|"
+         r"shutil\.py)"),
     Rule(Role.FILE_CODE, r"numpy/lib/.*npyio.*\(\d+\): save"),
     Rule(Role.DATA_CODE, rf"{INSTALLED}datasets/"),
     Rule(Role.MODEL_CODE, rf"{INSTALLED}(transformers/models/|keras/src/layers/)"),
     Rule(Role.LOSS_CODE, rf"{INSTALLED}(transformers/loss/|keras/src/losses/)"),
-)
+)  # fmt: skip
 RULES: Final = (*_LIBRARIES, *_LINES, *_PROGRAM, *_SERVING, *_OWN_MARKS, *_DEVICES, *_COLLECTIVES)

@@ -9,7 +9,7 @@ from whyidle.model.documents.fleet import (
     FleetJobRow,
     JobEfficiency,
 )
-from whyidle.reports._fleet_page import TONES, format_hours
+from whyidle.reports._fleet_page import LEAST_HOURS, TONES, format_hours
 from whyidle.reports._number_format import NONE, format_age, format_bytes, format_percent
 from whyidle.reports._sections import (
     Column,
@@ -45,7 +45,7 @@ def job_parts(page: JobEfficiency) -> list[Part]:
 def _use_table(job: FleetJobRow) -> Table:
     each = f" of {job.share:.2g}" if job.share != 1 else ""
     kind = job.profile or job.gpu_type or ""
-    ran = None if job.unused_gpus is None else f"{job.gpus - job.unused_gpus} ran kernels"
+    ran = None if job.unused_gpus is None else f"{job.gpus - job.unused_gpus} at least 1% busy"
     took = format_age(job.account.allocated_gpu_ms / 1000 / max(job.gpus * job.share, 1e-9))
     used = format_bytes(job.host_memory_used_bytes)
     rows: list[list[Line]] = [
@@ -60,7 +60,9 @@ def _use_table(job: FleetJobRow) -> Table:
 
 
 def _states_line(job: FleetJobRow) -> Line:
-    whole, parts = job.account.allocated_gpu_ms or 1, list[str | Span]()
+    whole, parts = job.account.allocated_gpu_ms, list[str | Span]()
+    if job.account.gpu_hours["allocated"] < LEAST_HOURS:
+        return [f"{whole / 1000:.0f} s of GPU time: too little to judge"]
     for state, spent in job.account.gpu_ms.items():
         if spent:
             hours = format_hours(job.account.gpu_hours[state])
@@ -97,7 +99,7 @@ def describe_in_line(job: FleetJobRow, causes: Sequence[CauseRow], advice: Seque
         f"whyidle: {job.gpus} GPU{'s' * (job.gpus != 1)}, {format_hours(hours['allocated'])} GPU-h",
         f"busy {_share(job.busy)}",
         f"wasted {format_hours(hours['wasted'])} GPU-h",
-        job.unused_gpus and f"{job.unused_gpus} never used",
+        job.unused_gpus and f"{job.unused_gpus} below 1% busy",
         job.memory_p95_bytes and f"GPU memory {format_bytes(job.memory_p95_bytes)}",
         job.cores_used and f"cores {job.cores_used:.1f}/{_number(job.cpus)}",
         used and f"memory {format_bytes(used)}/{format_bytes(job.host_memory_bytes)}",

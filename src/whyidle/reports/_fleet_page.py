@@ -48,31 +48,37 @@ MEANINGS: Final[dict[FleetState, str]] = {
     "cluster": "a node failed, or the job was preempted or requeued",
     "unknown": "no telemetry, or none that can be attributed",
 }
+LEAST_HOURS: Final = 0.01
+"""GPU-hours that are shown: a job of half a minute is an error or a test, and is not judged"""
 _MOST_ROWS: Final = 15
 _MOST_GROUPS: Final = 40
 _MOST_JOBS: Final = 20
 
 
-def _describe_waste(hours: Mapping[str, float]) -> str:
-    """The wasted share, and the unknown one, which must not read as none."""
-    if not hours["allocated"]:
-        return ""
-    wasted, unknown = (hours[kind] / hours["allocated"] for kind in ("wasted", "unknown"))
+def describe_total(hours: Mapping[str, float]) -> str:
+    """All allocated time, its wasted share, and the unknown one, which must not read as none."""
+    if (allocated := hours["allocated"]) < LEAST_HOURS:
+        return (
+            f"{allocated * 3600:.0f} s of GPU time allocated: too little to judge how it was used"
+        )
+    wasted, unknown = (hours[kind] / allocated for kind in ("wasted", "unknown"))
+    text = f"{format_hours(allocated)} GPU-hours allocated"
     if unknown > 1.0 - LEAST_SHARE:
-        return "; how they were used is unknown"
-    return f", {format_percent(wasted)} wasted" + (
-        f", {format_percent(unknown)} unknown" if unknown >= LEAST_SHARE else ""
-    )
+        return f"{text}; how they were used is unknown"
+    text = f"{text}, {format_percent(wasted)} wasted"
+    return f"{text}, {format_percent(unknown)} unknown" if unknown >= LEAST_SHARE else text
 
 
 def report_parts(report: FleetReport) -> list[Part]:
     """The totals, the advice, who wasted what, and what it rests on. A terminal shows the groups
     that were asked for, the page all."""
-    hours = report.total.gpu_hours
+    headline = Headline(describe_total(report.total.gpu_hours))
     span = f"{report.since[:16]} to {report.until[:16]} UTC, {report.job_count:,} jobs"
+    if report.total.gpu_hours["allocated"] < LEAST_HOURS:
+        return [headline, Paragraph(span, tone="dim"), _coverage(report)]
     advice = [_advice_line(one) for one in report.advice]
     return [
-        Headline(f"{format_hours(hours['allocated'])} GPU-hours allocated{_describe_waste(hours)}"),
+        headline,
         Paragraph(span, tone="dim"),
         *([Paragraph(money)] if (money := describe_money(report)) else ()),
         Section("", [_states_table(report.total)]),
@@ -85,7 +91,7 @@ def report_parts(report: FleetReport) -> list[Part]:
 
 
 def _states_table(total: Account) -> Table:
-    whole = total.allocated_gpu_ms or 1
+    whole = total.allocated_gpu_ms
     rows: list[list[Line]] = []
     for state in FLEET_STATES:
         share = total.gpu_ms[state] / whole
@@ -175,15 +181,19 @@ def _coverage(report: FleetReport) -> Section:
         ", ".join(name.rpartition("/")[2] for name in names) or "none"
         for names in (coverage.ledgers, coverage.meters)
     )
+    share = f"telemetry covers {format_percent(coverage.telemetry)} of the allocated time"
     lines = [
         describe_capacity(report.capacity),
-        f"telemetry covers {format_percent(coverage.telemetry)} of the allocated time",
+        share if report.total.gpu_hours["allocated"] >= LEAST_HOURS else "",
         f"ledgers: {ledgers}; meters: {meters}",
         *(f"{count:,} {what}" for what, count in coverage.counts.items()),
     ]
     warnings = list(coverage.notes)
     if coverage.disagreeing_hours:
-        warnings.append(f"two meters disagree in {coverage.disagreeing_hours:,} GPU-hours")
+        warnings.append(
+            f"two meters disagree in {coverage.disagreeing_hours:,} GPU-hours; the one with more "
+            "readings of an hour counts, else the one named first"
+        )
     return Section("Data sources", [
         Items([Span(line, "dim") for line in lines if line]),
         *(Paragraph(text, tone="caution") for text in warnings),
@@ -248,4 +258,6 @@ def describe_capacity(capacity: Capacity) -> str:
 
 def format_hours(hours: float) -> str:
     """GPU-hours with about three digits: ``1,234``, ``12.3``, ``0.12``."""
+    if 0 < hours < LEAST_HOURS:
+        return f"<{LEAST_HOURS}"
     return f"{hours:,.0f}" if hours >= 100 else f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}"

@@ -55,6 +55,71 @@ def test_what_follows_from_the_batch_alone(lines):
     assert found(*lines) == [lines[-1].strip()]
 
 
+@pytest.mark.parametrize("this", ["self", "s", "module"])
+def test_what_a_trained_module_computes_is_not_fixed_whatever_it_calls_itself(this):
+    """A decoder with attention over what an encoder gave: it learns, and its state changes."""
+    decoder = f"""
+class Decoder(nn.Module):
+    def forward({this}, images, words):
+        state = {this}.start(images.mean(1))
+        for t in range(9):
+            seen = {this}.attention(images, state)
+            state = {this}.cell(seen, words[:, t])
+        return state
+net = Decoder()
+"""
+    assert not found(loss="net(x, y).mean()", head=HEAD + decoder)
+
+
+@pytest.mark.parametrize(
+    ("made", "uses"),
+    [
+        ("z = Net()", "opt = build(z)\nz.eval()"),  # its optimizer is made elsewhere
+        ("z = models.resnet18()", "trainer = Trainer(model=z)\ndef test():\n    z.eval()"),
+        ("z = [torch.randn(9, 9)]", "opt = torch.optim.SGD(z)"),
+    ],
+)
+def test_what_a_loss_trains_is_not_fixed(made, uses):
+    call = "F.linear(x, z[0])" if "randn" in made else "z(x)"
+    for loss in (f"{call}.mean()", f"net({call}).mean()"):
+        lines = find_fixed_lines(
+            f"import torch\nimport torch.nn.functional as F\n{made}\n{uses}\nnet = Net()\n"
+            f"head = torch.optim.SGD(net.parameters())\nfor x, y in loader:\n    out = {call}\n"
+            f"    loss = {loss}\n    loss.backward()\n"
+        )
+        assert not lines.of_samples
+
+
+def test_a_function_of_a_class_that_is_given_the_object():
+    text = (
+        HEAD
+        + """
+class Border(nn.Module):
+    def forward(self, mask, number):
+        return np.sort(number)
+border = Border()
+for i, (x, y) in enumerate(loader):
+    z = Border.forward(border, x, i)
+    net(z).backward()
+"""
+    )
+    assert not find_fixed_lines(text).of_samples
+
+
+def test_a_static_function_of_a_class_gets_all_of_its_arguments():
+    static = """
+class Border(nn.Module):
+    @staticmethod
+    def forward(target, scale):
+        maps = distance_transform_edt(target.numpy())
+        return maps * scale
+border = Border()
+"""
+    assert found(loss="border(y, net(x)).mean()", head=HEAD + static) == [
+        "maps = distance_transform_edt(target.numpy())"
+    ]
+
+
 def test_counters_of_a_loop_are_no_samples():
     assert found("z = vae(x)", names="i, (x, y)", loader="enumerate(loader)") == ["z = vae(x)"]
     assert not found("z = far(i)", names="i, (x, y)", loader="enumerate(loader)")

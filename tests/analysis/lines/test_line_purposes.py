@@ -2,8 +2,9 @@
 
 import pytest
 
-from whyidle.analysis.lines.line_purposes import FrameReader
+from whyidle.analysis.lines.line_purposes import FrameReader, quote_line
 from whyidle.frameworks.torch.names import VOCABULARY
+from whyidle.model.diagnosis import Place
 from whyidle.model.purposes import Purpose
 
 S = "/env/lib/python3.11/site-packages/"
@@ -42,3 +43,24 @@ CASES = [
 @pytest.mark.parametrize(("stack", "text", "purpose"), CASES)
 def test_the_innermost_frame_that_tells_decides(stack, text, purpose):
     assert FrameReader(VOCABULARY, None).purpose_of(stack, text).purpose is purpose
+
+
+@pytest.mark.parametrize(
+    ("line", "purpose", "quoted"),
+    [
+        ("opt.zero_grad(); loss.backward(); opt.step()", Purpose.BACKWARD, "loss.backward()"),
+        ("out = m(x); loss = mse(out, y)", Purpose.FORWARD, "out = m(x)"),
+        ("n += 1; z = encoder(x)", Purpose.OTHER, "z = encoder(x)"),
+        ("if k % 9: p = m(x); print('p; q', p)", Purpose.LOGGING, "print('p; q', p)"),
+        # which of two is meant is not certain: all of them, and none is cut off as a clause
+        ("p = m(x); q = g('ä; b', p)", Purpose.OTHER, "p = m(x);q = g('ä; b', p)"),
+        ("for r in p: a(r); b(r)", Purpose.OTHER, "for r in p: a(r);b(r)"),
+        ("print('a; b')", Purpose.OTHER, "print('a; b')"),
+        ("run(a, b); c(", Purpose.OTHER, "run(a, b); c("),
+    ],
+)
+def test_of_several_statements_the_one_that_is_meant_is_quoted(line, purpose, quoted):
+    place = Place(file="train.py", line=2, function="f", rank=None)
+    text = quote_line({"train.py": f"import torch\n{line}\n"}, place, purpose)
+    assert text == quoted
+    assert quote_line({}, place, purpose) == ""

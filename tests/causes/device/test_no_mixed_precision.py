@@ -165,6 +165,26 @@ def test_volta_gets_float16():
     proof = judge(CAUSE, train(device="Tesla V100-SXM2-32GB", capability=(7, 0)))
     assert proof is not None
     assert proof.facts.dtype == "float16"
+    assert "run in FP32 (" in proof.headline  # there is no TF32 before Ampere
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32"])
+def test_only_a_precision_that_was_seen_is_named(precision):
+    assert f"run in {precision.upper()} (" in judge(CAUSE, train(precision)).headline
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype"),
+    [("Tesla V100-SXM2-32GB", "float16"), ("Tesla T4", "float16"), ("Tesla P100", None),
+     ("NVIDIA A100-SXM4-40GB", "bfloat16")],
+)  # fmt: skip
+def test_a_capability_that_was_not_recorded_is_that_of_the_model(device, dtype):
+    """Whatever kernels are called: libraries use those of older devices on newer ones."""
+    timeline = train(device=device).timeline()
+    timeline = replace(timeline, info=replace(timeline.info, capability=None))
+    proof = judge(CAUSE, timeline)
+    assert (proof.facts.dtype if proof else None) == dtype
+    assert (judge("tf32-disabled", timeline) is not None) == (dtype == "bfloat16")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A rank that is late without computing longer is named, with what holds it up."""
 
+import pytest
+
 from cured_twins import covers, judge_all
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -10,9 +12,9 @@ GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
 CAUSE = "late-rank"
 
 
-def fleet(loading_us) -> Fleet:
+def fleet(loading_us, steps=6) -> Fleet:
     made = Fleet(3)
-    for step in range(6):
+    for step in range(steps):
         with made.step():
             for index, rank in enumerate(made.ranks):
                 rank.sync()
@@ -44,6 +46,16 @@ def test_delays_in_turns():
     proof = judge_all(CAUSE, sick)
     assert "take turns" in proof.headline
     assert "gc" in catalog.load_fixes()["explain-late-rank"].decide(proof).summary
+
+
+@pytest.mark.parametrize(("first_us", "told"), [(1300, "Rank 2 makes"), (2500, "take turns")])
+def test_a_rank_that_loads_longer_is_late_though_chance_makes_another_the_last(first_us, told):
+    """In a third of the steps. It does not take turns where it spends more on the whole."""
+    sick = fleet(
+        lambda step, rank: (2500 if rank == 2 else 100) if step % 3 else (first_us, 100, 100)[rank],
+        steps=12,
+    ).timelines()
+    assert told in judge_all(CAUSE, sick).headline
 
 
 def test_loaders_that_are_equally_slow_make_nobody_wait():

@@ -37,7 +37,7 @@ def test_a_scan_before_the_first_step(tmp_path):
     told = job(tmp_path, [(IMPORT, 2 * S), (SCAN, 6 * S)])
     first = told.findings[0]
     assert first.cause == "slow-startup"
-    assert first.severity == "critical"
+    assert first.severity == "warning"  # a longer run would lose next to nothing
     assert (first.where[0].file, first.where[0].line) == ("/home/me/train.py", 12)
     assert "8 s after" in first.headline
     assert "75% of it in scan" in first.headline

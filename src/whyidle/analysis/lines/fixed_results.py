@@ -76,6 +76,10 @@ class _Source:
         nodes = list(ast.walk(tree))
         self._classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
         self._functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+        bodies = [node for kind in nodes if isinstance(kind, ast.ClassDef) for node in kind.body]
+        marks = [map(ast.unparse, getattr(one, "decorator_list", ())) for one in bodies]
+        self._bound = [one for one, m in zip(bodies, marks, strict=True) if "staticmethod" not in m]
+        """methods, whose first parameter is the object, whatever its name"""
         self._imports = dict(_imports_of(nodes))
         self._made = {
             name: node.value
@@ -89,6 +93,7 @@ class _Source:
         """functions that are no work to keep a result of"""
         self._seen: set[tuple[str, frozenset[str]]] = set()
         self._pure: dict[str, bool] = {}
+        self._is_wrong = False
 
     def lines(self) -> FixedLines:
         """Read each loop over batches, what it calls, and the loop over epochs around it."""
@@ -104,6 +109,8 @@ class _Source:
         for node in ast.walk(self._tree):
             if isinstance(node, ast.FunctionDef) and node.name in _BATCH:
                 self._read(node.body, {arg.arg for arg in node.args.args} & {_BATCH[node.name]})
+        if self._is_wrong:
+            return FixedLines()
         return FixedLines(frozenset(self._found), frozenset(of_epochs))
 
     def _read(self, body: list[ast.stmt], fixed: set[str]) -> None:
@@ -135,11 +142,17 @@ class _Source:
     def _enter_calls(self, head: ast.AST, fixed: set[str]) -> None:
         """Read functions of the user that get what is fixed; drop what a call changes in place."""
         for call in calls_in(head):
+            root = getattr(_root(call.func), "id", "")
             if called_name(call).endswith("_"):
                 fixed -= _first_names(call)
+            elif is_training_call(call):  # of a loss that is fixed, nothing could be learned
+                parts = [getattr(call.func, "value", call.func), *call.args[:1]]
+                self._is_wrong |= any(self._is_fixed(part, fixed) for part in parts)
             if (function := self._function_of(call)) is None:
                 continue
-            names = [arg.arg for arg in function.args.args if arg.arg != "self"]
+            of_object = function in self._bound and root not in self._classes
+            parameters = [*function.args.posonlyargs, *function.args.args]
+            names = [arg.arg for arg in parameters[of_object:]]
             given = {
                 name
                 for name, value in zip(names, call.args, strict=False)
@@ -212,7 +225,7 @@ class _Source:
             calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
             shared = (ast.Global, ast.Nonlocal, ast.Yield, ast.Await)
             self._pure[name] = (
-                "self" not in own
+                function not in self._bound
                 and not any(isinstance(node, shared) for node in ast.walk(function))
                 and all(self._is_same_call(call, own) for call in calls)
                 and all(
@@ -225,7 +238,7 @@ class _Source:
 
     def _is_frozen(self, name: str) -> bool:
         """Whether a network is in evaluation mode, no optimizer has its parameters, and nothing
-        else is done with them."""
+        else is done with them; nobody else gets it, unless it has no gradients."""
         made = self._made[name]
         switched = rf"\b{re.escape(name)}\.eval\(\)"
         if ".eval()" not in ast.unparse(made) and not re.search(switched, self._text):
@@ -233,7 +246,11 @@ class _Source:
         used = rf"\b{re.escape(name)}\.(train|parameters|state_dict|load_state_dict|named_\w+)\("
         named = re.findall(used, self._text)
         loops = rf"for \w+ in {re.escape(name)}\.parameters\(\):\s+\w+\.requires_grad = False"
-        return len(named) <= len(re.findall(loops, self._text))
+        off = r"\.requires_grad_\(False\)"
+        is_off = re.search(loops, self._text) or re.search(rf"\b{name}{off}", self._text)
+        is_off = is_off or re.search(off, ast.unparse(made))
+        given = re.search(rf"[(,*=]\s*{re.escape(name)}\s*[,)]", self._text)
+        return len(named) <= len(re.findall(loops, self._text)) and bool(is_off or not given)
 
     def _is_work(self, value: ast.AST) -> bool:
         """Whether a value takes more than moving or reshaping a sample."""
@@ -252,6 +269,9 @@ def _names_set_once(tree: ast.Module) -> Iterator[str]:
         if not isinstance(target, ast.Name | ast.Tuple) or isinstance(node, ast.AugAssign)
         for name in targets_of(target)
     }
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for made in (one for one in calls if "optim" in ast.unparse(one.func).lower()):
+        changed |= {part.id for part in ast.walk(made) if isinstance(part, ast.Name)}
     alone = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
     for call in alone:
         if isinstance(call, ast.Call):

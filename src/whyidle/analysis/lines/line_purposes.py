@@ -5,9 +5,15 @@ calls is logging, a model that an optimizer's closure calls is the model."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from whyidle.analysis.lines.source_lines import frame_place, in_library
+from whyidle.analysis.lines.source_lines import (
+    frame_place,
+    in_library,
+    source_line,
+    split_statements,
+)
 from whyidle.model.diagnosis import Place
 from whyidle.model.purposes import Purpose
 from whyidle.model.roles import Role, Vocabulary
@@ -115,6 +121,21 @@ class FrameReader(dict[str, _Frame]):
         library = (p for role, p in _LIBRARIES.items() if own is None and plays(role, text))
         self[text] = _Frame(own, next(library, None))
         return self[text]
+
+
+def quote_line(
+    sources: Mapping[str, str], place: Place | None, purpose: Purpose = Purpose.OTHER
+) -> str:
+    """The source of a place's line: of several statements the one that is for its purpose, by name
+    or as the only one whose call says nothing else; all of them where that is not certain."""
+    line = source_line(sources, place)
+    if len(statements := split_statements(line)) < 2:
+        return line
+    named = [(one, _match(_TEXTS, one)) for one in statements]
+    fitting = [one for one, found in named if found is purpose]
+    fitting = fitting or [one for one, found in named if found is None and "(" in one]
+    whole = line.partition(statements[0])[0] + ";".join(statements)  # no clauses, which are cut off
+    return fitting[0] if len(fitting) == 1 else whole
 
 
 def _match(table: tuple[tuple[Purpose, re.Pattern[str]], ...], text: str) -> Purpose | None:

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import EMPTY, Intervals
+from whyidle.analysis.lines.line_purposes import quote_line
 from whyidle.analysis.lines.log_preparation import find_log_preparation
-from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.lines.step_by_line import StepLine
 from whyidle.analysis.steps.step_growth import find_growth
 from whyidle.model.buckets import Bucket
@@ -48,7 +48,7 @@ def find_reporting_work(facts: Facts) -> ReportingWork | None:
         spans=spans,
         time=sum(line.time for line in lines),
         bucket=max(buckets, key=lambda name: (spans & facts.time_of(name)).total),
-        text=source_line(facts.timeline.sources, places[0]) if places else "",
+        text=quote_line(facts.timeline.sources, next(iter(places), None), lines[0].purpose),
         places=places,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 
@@ -122,6 +123,17 @@ def source_line(sources: Mapping[str, str], place: Place | None) -> str:
     lines = sources.get(place.file or "", "").splitlines() if place else []
     number = (place.line or 0) if place else 0
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def split_statements(line: str) -> list[str]:
+    """The statements of a line, those behind a colon included; the line if it is a part of one."""
+    try:
+        body = ast.parse(line).body
+    except (SyntaxError, ValueError):
+        return [line]
+    while len(body) == 1 and getattr(body[0], "body", None):
+        body = body[0].body  # type: ignore[attr-defined]
+    return [line.encode()[one.col_offset : one.end_col_offset].decode() for one in body]
 
 
 def matching_lines(

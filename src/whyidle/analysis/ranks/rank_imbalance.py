@@ -130,8 +130,12 @@ class LateRank(Struct, frozen=True):
 
     @property
     def is_constant(self) -> bool:
-        """Whether it is always the same rank."""
-        return self.steps_ratio >= CONSTANT
+        """Whether it is always the same rank, or in most steps and it spends as much more than the
+        others as they wait for it: where chance decides, ranks take turns and none spends more. Of
+        what runs on a core, run times tell (``RankPaces``)."""
+        more = self.excess_s[self.reason] >= CONSTANT * self.lateness_s
+        more &= self.reason not in ("compute", "host")
+        return self.steps_ratio >= CONSTANT or (self.steps_ratio > MOSTLY and more)
 
     @property
     def slow_device(self) -> bool:

@@ -30,12 +30,15 @@ _BY_NAME: Final = (
 
 
 def cuda_capability(facts: Facts) -> tuple[int, int] | None:
-    """The compute capability, recorded or inferred from kernel names; None on other devices."""
+    """The compute capability, recorded or inferred from the device's units or, where its model is
+    unknown, from kernel names, which newer devices share; None on other devices."""
     info = facts.timeline.info
     if info.kind != "cuda":
         return None
     if info.capability:
         return info.capability
+    if facts.peak:
+        return (8, 0) if facts.peak.tf32 else (7, 0) if facts.peak.fp16 else (6, 0)
     names = [facts.timeline.names[i] for i in facts.kernel_classes]
     return next((level for level, mark in _BY_NAME if any(map(mark.search, names))), None)
 

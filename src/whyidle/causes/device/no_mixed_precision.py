@@ -30,12 +30,12 @@ TF32_RATIO = 2.0
 """peak in 16 bits / peak in TF32, of every device in the vendors' data sheets"""
 
 
-@cause("Matrix products run in FP32 or TF32", bucket="compute", needs=("device_events",))
+@cause("Matrix products run without 16-bit numbers", bucket="compute", needs=("device_events",))
 def no_mixed_precision(facts: Facts) -> Proof | None:
     """What it means
     ----------------
-    Matrix products and convolutions run in FP32 or TF32, although the device's tensor cores are
-    several times faster with 16-bit numbers.
+    Matrix products and convolutions run in FP32, or in TF32 (Ampere and later), although the
+    device's tensor cores are several times faster with 16-bit numbers.
 
     Why it costs
     ------------
@@ -86,11 +86,12 @@ def no_mixed_precision(facts: Facts) -> Proof | None:
     for factor in factors[:2]:
         factor[rows] += cast_time(facts) / total
     low, expected = (cast_launches(facts, times) for times in AUTOCAST_COST)
+    kinds = " and ".join(kind.upper() for kind in ("fp32", "tf32") if (precision == kind).any())
     return savings.make_proof(
         facts,
         rows[wide],
         factors,
-        headline=f"Matrix products run in FP32 or TF32 ({share:.0%} of matrix time)",
+        headline=f"Matrix products run in {kinds} ({share:.0%} of matrix time)",
         method="P5: 16-bit kernel times, replayed against the recorded launches",
         evidence=(
             savings.share_evidence("32-bit share of matrix time", share, rows[wide]),

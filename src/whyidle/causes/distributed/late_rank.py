@@ -59,10 +59,13 @@ def late_rank(job: Job) -> Proof | None:
     doing, relieved = _rank_waiting.DOING[late.reason], _rank_waiting.predict_relief(job, late)
     usual = _rank_waiting.predict_as_fast if late.is_constant else _rank_waiting.predict_even_work
     if late.is_constant:
+        waited, own = _rank_waiting.waited_s(job, late), job.ranks[late.index]
+        spent = own.attribution[late.reason] * own.step_s
+        others = format_duration(max(spent - late.excess_s[late.reason], 0.0))
         headline = (
-            f"Rank {late.rank} makes the others wait "
-            f"{format_duration(_rank_waiting.waited_s(job, late))} per step, held up by {doing}"
-            f"{_rank_waiting.describe_work(job, late)}"
+            f"Rank {late.rank} makes the others wait {format_duration(waited)} per step "
+            f"({waited / own.step_s:.0%}), held up by {doing} ({format_duration(spent)}, others "
+            f"{others}){_rank_waiting.describe_work(job, late)}"
         )
     elif relieved is not None:
         headline = f"Rank {late.rank} is late most often, held up by {doing}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
+from whyidle.analysis.lines.line_purposes import quote_line
 from whyidle.analysis.lines.operator_loops import OperatorLoop
-from whyidle.analysis.lines.source_lines import source_line
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import MOST_PLACES, NOTICEABLE, Proof
@@ -57,7 +57,7 @@ def prove_loop(facts: Facts, loop: OperatorLoop, headline: str) -> Proof | None:
         confidence=0.85,
         where=where,
         facts=HostFacts(
-            text=source_line(facts.timeline.sources, where[0] if where else None), layer=loop.layer
+            text=quote_line(facts.timeline.sources, where[0] if where else None), layer=loop.layer
         ),
     )
 

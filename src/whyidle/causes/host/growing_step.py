@@ -6,7 +6,7 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.lines.source_lines import source_line
+from whyidle.analysis.lines.line_purposes import quote_line
 from whyidle.analysis.sampling.share_error import share_bounds
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.analysis.steps.step_growth import StepGrowth, find_growth
@@ -84,7 +84,7 @@ def growing_step(facts: Facts) -> Proof | None:
         bucket=_bucket_of(facts, growth),
         facts=HostFacts(
             purpose=line.purpose.value,
-            text=source_line(facts.timeline.sources, place),
+            text=quote_line(facts.timeline.sources, place, line.purpose),
             reporting=line.only_reports,
         ),
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.lines.line_purposes import quote_line
 from whyidle.analysis.lines.repeated_results import find_repeated_results
-from whyidle.analysis.lines.source_lines import at_place, source_line
+from whyidle.analysis.lines.source_lines import at_place
 from whyidle.analysis.sampling.share_error import sample_count, share_bounds
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.model.cause import LEAST_SHARE, MOST_PLACES, Proof, cause
@@ -86,6 +87,6 @@ def same_result_again(facts: Facts) -> Proof | None:
         confidence=0.85,
         where=where,
         facts=HostFacts(
-            text=source_line(facts.timeline.sources, where[0]), of_samples=work.of_samples
+            text=quote_line(facts.timeline.sources, where[0]), of_samples=work.of_samples
         ),
     )

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from whyidle.cluster.report.groups import cause_rows, measure_capacity
 from whyidle.cluster.report.job_rows import fetch_rows
 from whyidle.cluster.report.reading import FleetTables
@@ -64,30 +66,18 @@ def _count_jobs(count: int) -> str:
 def _advise(
     kind: str, row: dict[str, Any], text: str, confidence: Confidence, share: float = 1.0
 ) -> Advice:
+    text = f"{row['owner']}: {text.format(count=_count_jobs(row['count']))}"
+    hours = None if row["hours"] is None else row["hours"] * share
     return Advice(
-        kind=kind,
-        subject=row["owner"],
-        text=f"{row['owner']}: {text.format(count=_count_jobs(row['count']))}",
-        evidence=row["notes"],
-        gpu_hours=None if row["hours"] is None else row["hours"] * share,
-        confidence=confidence,
-        jobs=row["jobs"],
-    )
+        kind=kind, subject=row["owner"], text=text, evidence=row["notes"], gpu_hours=hours,
+        confidence=confidence, jobs=row["jobs"],
+    )  # fmt: skip
 
 
 def _advise_all(kind: str, text: str, evidence: list[str], confidence: Confidence) -> list[Advice]:
     """Advice to who runs the scheduler."""
-    return [
-        Advice(
-            kind=kind,
-            subject="scheduler",
-            text=text,
-            evidence=evidence,
-            gpu_hours=None,
-            confidence=confidence,
-            jobs=[],
-        )
-    ]
+    row = {"owner": "scheduler", "count": 0, "notes": evidence, "hours": None, "jobs": []}
+    return [msgspec.structs.replace(_advise(kind, row, "", confidence), text=text)]
 
 
 class OwnerRule(NamedTuple):
@@ -116,6 +106,10 @@ class OwnerRule(NamedTuple):
         ]
 
 
+_HELD: Final = (
+    "format('{} held {} for {:.1f} h', job, "
+    "if(gpus = 1, '1 GPU', gpus || ' GPUs'), allocated / 3.6e6 / gpus)"
+)
 _SEVENTHS: Final = "ceil(sm_peak * 7)"
 _EIGHTHS: Final = "ceil(memory_p95 * 1.2 / capacity * 8)"
 _SIZES: Final = " ".join(
@@ -127,32 +121,27 @@ _SLICE_EIGHTHS: Final = (
 )
 OWNER_RULES: Final = (
     OwnerRule(
-        "fewer-gpus",
-        f"unused > 0 AND unused < gpus AND busy_peak >= {UNUSED_BUSY}",
+        "fewer-gpus", f"unused > 0 AND unused < gpus AND busy_peak >= {UNUSED_BUSY}",
         "allocated * unused / gpus",
-        "format('{} used {} of {} GPUs', job, gpus - unused, gpus)",
-        "ask for fewer GPUs; {count} never used some",
-        "high",
+        "format('{} of {} GPUs of {} stayed below 1 % busy', unused, gpus, job)",
+        "ask for fewer GPUs; {count} kept some below 1 % busy throughout", "high",
     ),
-    OwnerRule(  # no kernel on any GPU, from the first sample to the last
-        "release",
-        f"busy_peak < {UNUSED_BUSY}",
-        "allocated",
-        "format('{} held {} for {:.1f} h', job, "
-        "if(gpus = 1, '1 GPU', gpus || ' GPUs'), allocated / 3.6e6 / gpus)",
-        "release GPUs that are not used; {count} ran no kernel",
-        "high",
+    OwnerRule(
+        "release", "busy_peak = 0", "allocated", _HELD,
+        "release GPUs that are not used; {count} read 0 % busy in every sample", "high",
+    ),
+    OwnerRule(  # some kernel ran, so whether the job can do without a GPU its owner knows
+        "release", f"busy_peak > 0 AND busy_peak < {UNUSED_BUSY}", "allocated", _HELD,
+        "release GPUs that are hardly used, or share one; {count} stayed below 1 % busy", "medium",
+        share=0.5,
     ),
     # loading and launching work compete for cores: more than nine tenths of all, over the whole
     # job, is only reached where some were short
     OwnerRule(
-        "more-cpus",
-        f"{_CORES} > 0.9 * cpus AND busy < 0.7 AND gpus > 0",
-        "starved",
+        "more-cpus", f"{_CORES} > 0.9 * cpus AND busy < 0.7 AND gpus > 0", "starved",
         f"format('{{}} used {{:.1f}} of {{:.0f}} cores, GPUs busy {{:.0f}} %', job, {_CORES}, "
         "cpus, busy * 100)",
-        "ask for more CPUs per GPU; {count} used all of theirs while GPUs waited",
-        "medium",
+        "ask for more CPUs per GPU; {count} used all of theirs while GPUs waited", "medium",
         share=0.5,
     ),
     # whole cards whose work fits into a slice: the 95th percentile of the hourly memory peaks with
@@ -166,8 +155,7 @@ OWNER_RULES: Final = (
         "format('{} fits into {}g.{}gb: {:.0f} GiB, {:.0f} % of the multiprocessors', job, "
         f"{_SIZE}, {_SLICE_EIGHTHS} * round(capacity / 8 / 1073741824)::INTEGER, "
         "memory_p95 / 1073741824, sm_peak * 100)",
-        "ask for MIG slices; {count} used part of a card",
-        "medium",
+        "ask for MIG slices; {count} used part of a card", "medium",
     ),
     # two fit on a card; how much they slow each other down was not measured
     OwnerRule(
@@ -176,10 +164,9 @@ OWNER_RULES: Final = (
         "AND memory_p95 < 0.4 * capacity AND failed = 0 AND cluster = 0",
         "allocated / 2",
         "format('{} is busy {:.0f} %, with {:.0f} GiB', job, busy * 100, memory_p95 / 1073741824)",
-        "let two jobs share a GPU (MPS or time slices); {count} leave most of theirs idle",
-        "low",
+        "let two jobs share a GPU (MPS or time slices); {count} leave most of theirs idle", "low",
     ),
-)
+)  # fmt: skip
 
 
 def fix_causes(fleet: FleetTables) -> list[Advice]:
@@ -187,17 +174,13 @@ def fix_causes(fleet: FleetTables) -> list[Advice]:
     half is expected, as of a fix that was not tried."""
     return [
         Advice(
-            kind="fix-cause",
-            subject=row.cause or "",
-            text=f"{row.title}: {row.fix}" if row.fix else row.title,
+            kind="fix-cause", subject=row.cause, gpu_hours=row.gpu_hours / 2, confidence="medium",
+            text=f"{row.title}: {row.fix}" if row.fix else row.title, jobs=[],
             evidence=[f"proven by whyidle runs of {_count_jobs(row.jobs)}"],
-            gpu_hours=row.gpu_hours / 2,
-            confidence="medium",
-            jobs=[],
         )
         for row in cause_rows(fleet)
         if row.cause is not None
-    ]
+    ]  # fmt: skip
 
 
 def find_cpu_surplus(fleet: FleetTables) -> list[Advice]:
@@ -305,11 +288,13 @@ def suggest_request(job: FleetJobRow) -> Iterator[str]:
     if job.state != "completed":
         return
     if job.coverage >= COVERED and job.busy_peak is not None:
-        if job.busy_peak < UNUSED_BUSY:
-            yield "no GPU (none ran a kernel)"
+        if job.busy_peak == 0.0:
+            yield "no GPU (all read 0 % busy in every sample)"
+        elif job.busy_peak < UNUSED_BUSY:
+            yield "part of a GPU, or none (all stayed below 1 % busy)"
         elif job.unused_gpus and (left := job.gpus - job.unused_gpus) > 0:
             words = f"{left} GPU{'s' * (left > 1)} instead of {job.gpus}"
-            yield f"{words} ({job.unused_gpus} never ran a kernel)"
+            yield f"{words} ({job.unused_gpus} stayed below 1 % busy)"
     is_starved = job.account.gpu_ms["starved"] > job.account.gpu_ms["useful"]
     if is_starved and job.cpus and (job.cores_used or 0) >= 0.9 * job.cpus:
         yield f"more than {job.cpus:.0f} cores (all were in use while the GPUs waited)"

@@ -76,11 +76,9 @@ def cause_rows(fleet: FleetTables, job: str | None = None) -> list[CauseRow]:
     rest = int(total or 0) - sum(row.gpu_ms for row in rows)
     if rest:
         title = "no cause proven: run the jobs under `whyidle run`"
-        rows.append(
-            CauseRow(
-                cause=None, title=title, gpu_ms=rest, gpu_hours=rest / 3.6e6, jobs=jobs, fix=None
-            )
-        )
+        hours = rest / 3.6e6
+        last = CauseRow(cause=None, title=title, gpu_ms=rest, gpu_hours=hours, jobs=jobs, fix=None)
+        rows.append(last)
     return rows
 
 

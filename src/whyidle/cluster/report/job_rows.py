@@ -20,16 +20,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _SUMS: Final = (
-    *(
-        "allocated",
-        "useful",
-        "starved",
-        "idle_held",
-        "idle_reserved",
-        "failed",
-        "cluster",
-        "unknown",
-    ),
+    *("allocated", "useful", "starved", "idle_held", "idle_reserved", "failed", "cluster"),
+    "unknown",
 )
 SUMMED: Final = (
     ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMS)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 CONTRADICTION: Final = 0.1
 """readings of one GPU and time that differ by more than this share contradict each other; rounding
 and averages over slightly different periods differ by less"""
-VERSION: Final = "1"
+VERSION: Final = "2"
 """of the sums of a day"""
 
 
@@ -280,7 +280,9 @@ def _prepare_meters(
         rows.counts.update(meter.counts)
         rows.notes += meter.notes
     version = "\0".join(meter.version for meter in present)
-    return series.measure_periods(connection, len(present)), version
+    periods = series.measure_periods(connection, len(present))
+    series.join_meters(connection, periods)
+    return periods, version
 
 
 _EMPTY = MeterTable(

@@ -29,23 +29,15 @@ def make_report(
     step_h, rows = make_heat(fleet)
     total, count = sum_all(fleet, prices)
     return FleetReport(
-        whyidle=__version__,
-        time=format_moment(now_ms) or "",
+        whyidle=__version__, time=format_moment(now_ms) or "",
         since=format_moment(fleet.window.start_ms) or "",
         until=format_moment(fleet.window.end_ms) or "",
-        by=by,
-        prices=prices,
-        total=total,
-        job_count=count,
+        by=by, prices=prices, total=total, job_count=count,
         groups={name: group_rows(fleet, prices, key) for name, key in KEYS.items()},
-        causes=cause_rows(fleet),
-        jobs=rows_of_jobs,
-        advice=give_advice(fleet),
-        capacity=measure_capacity(fleet),
-        coverage=_describe_coverage(fleet),
-        heat_step_h=step_h,
-        heat=rows,
-    )
+        causes=cause_rows(fleet), jobs=rows_of_jobs, advice=give_advice(fleet),
+        capacity=measure_capacity(fleet), coverage=_describe_coverage(fleet),
+        heat_step_h=step_h, heat=rows,
+    )  # fmt: skip
 
 
 def _count_states(fleet: FleetTables) -> dict[str, int]:

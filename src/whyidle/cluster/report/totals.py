@@ -49,12 +49,11 @@ def sum_holdings(connection: duckdb.DuckDBPyConnection, periods: Sequence[int]) 
     """Make the table ``accounts``: each holding with its time by state. Return the GPU-hours in
     which two meters disagree; of several meters the one with most of the hour's time is used."""
     period = "CASE meter " + " ".join(f"WHEN {n} THEN {p}" for n, p in enumerate(periods)) + " END"
-    chosen, disagreeing = "hours", 0
+    ((disagreeing,),) = run_query(connection, _DISAGREEING)
     if len(periods) > 1:
         run_query(connection, _CHOSEN.format(period=period))
-        chosen = "chosen"
-        ((disagreeing,),) = run_query(connection, _DISAGREEING)
-    run_query(connection, _ACCOUNTS.format(period=period, hours=chosen, lost=_LOST))
+        run_query(connection, "CREATE OR REPLACE VIEW hours AS SELECT * FROM chosen")
+    run_query(connection, _ACCOUNTS.format(period=period, lost=_LOST))
     return int(disagreeing or 0)
 
 
@@ -85,7 +84,7 @@ WITH sums AS (
   SELECT hold, sum(n) AS n, sum(n * {period}) AS sampled, max({period}) AS period,
     sum(known) AS known, sum(held) AS held, sum(reserved) AS reserved, sum(useful) AS useful,
     sum(power_sum) / nullif(sum(power_n), 0) AS power_w
-  FROM {hours} AS hours GROUP BY hold
+  FROM hours GROUP BY hold
 ), spans AS (
   SELECT holdings.*, sums.* EXCLUDE (hold), (end_ms - start_ms) * gpus AS span,
     milli * (end_ms - start_ms) * gpus // 1000 AS allocated

@@ -235,10 +235,8 @@ def _trial_entry(trial: TrialResult) -> Trial:
     before, after = peak_memory(trial.bases), peak_memory(trial.treats)
     pays_after = trial.once.pays_after if trial.once else math.inf
     return Trial(
-        fix=candidate.fix,
-        consent=candidate.consent,
-        baseline=_mean_time(trial.base_s),
-        treated=_mean_time(trial.treated_s),
+        fix=candidate.fix, consent=candidate.consent,
+        baseline=_mean_time(trial.base_s), treated=_mean_time(trial.treated_s),
         speedup=gain.speedup if gain else None,
         low=gain.low if gain and gain.has_interval else None,
         high=gain.high if gain and gain.has_interval else None,
@@ -246,23 +244,16 @@ def _trial_entry(trial: TrialResult) -> Trial:
         numerics=trial.check.explanation if trial.check else None,
         kept=trial.kept,
         why=trial.rejection_text or ("faster, with equivalent losses" if trial.kept else ""),
-        promised=candidate.predicted,
-        cause=candidate.cause,
-        summary=candidate.summary,
+        promised=candidate.predicted, cause=candidate.cause, summary=candidate.summary,
         edits=[msgspec.structs.replace(edit, among=()) for edit in candidate.edits],
         pairs=gain.pairs if gain else 0,
         startup_s=trial.once.seconds if trial.once else None,
         pays_after_steps=pays_after if math.isfinite(pays_after) else None,
-        notes=trial.notes,
-        searched=trial.searched,
-        untold=trial.rejection_kind == "untold",
-        harmful=trial.rejection_kind == "harm",
-        tried=trial.rejection_kind != "declined",
-        host_bytes_before=before.host,
-        host_bytes=after.host,
-        device_bytes_before=before.device,
-        device_bytes=after.device,
-    )
+        notes=trial.notes, searched=trial.searched, untold=trial.rejection_kind == "untold",
+        harmful=trial.rejection_kind == "harm", tried=trial.rejection_kind != "declined",
+        host_bytes_before=before.host, host_bytes=after.host,
+        device_bytes_before=before.device, device_bytes=after.device,
+    )  # fmt: skip
 
 
 def _mean_time(times: Sequence[float]) -> float | None:
@@ -272,24 +263,13 @@ def _mean_time(times: Sequence[float]) -> float | None:
 def _passed_over_entry(one: PassedOver) -> Trial:
     candidate = one.candidate
     return Trial(
-        fix=candidate.fix,
-        consent=candidate.consent,
-        baseline=None,
-        treated=None,
-        speedup=None,
-        low=None,
-        high=None,
+        fix=candidate.fix, consent=candidate.consent, kept=False, why=one.why, numerics=None,
+        baseline=None, treated=None, speedup=None, low=None, high=None,
         predicted=candidate.predicted.speedup if candidate.predicted else None,
-        numerics=None,
-        kept=False,
-        why=one.why,
-        promised=candidate.predicted,
-        cause=candidate.cause,
-        summary=candidate.summary,
-        edits=list(candidate.edits),
-        tried=one.why == optimize.AMID,
+        promised=candidate.predicted, cause=candidate.cause, summary=candidate.summary,
+        edits=list(candidate.edits), tried=one.why == optimize.AMID,
         interrupted=one.why in (optimize.AMID, optimize.STOPPED),
-    )
+    )  # fmt: skip
 
 
 def _fixed_job(

@@ -10,30 +10,21 @@ from whyidle.machine.sources._open_file import parse_count, parse_numbers
 from whyidle.model.live.telemetry import Absent, Reading, make_meters
 
 METERS: Final = (
-    *make_meters(
-        "affinity",
-        0.7,
+    *make_meters("affinity", 0.7,
         ("cores_allowed", "1", "gauge", "cores that the job may run on"),
-        ("cores_cpuset", "1", "gauge", "cores of its control group's cpuset"),
-    ),
-    *make_meters(
-        "group cpu",
-        5.5,
+        ("cores_cpuset", "1", "gauge", "cores of its control group's cpuset")),
+    *make_meters("group cpu", 5.5,
         ("cores_quota", "1", "gauge", "CPU quota of its control group, in cores"),
         ("cores_effective", "1", "gauge", "the smaller of cores allowed and quota"),
         ("throttled_s", "s", "counter", "time that tasks were throttled by the quota"),
         ("throttled_periods", "1", "counter", "scheduling periods in which the quota ran out"),
-        ("quota_periods", "1", "counter", "scheduling periods with the quota in force"),
-    ),
-    *make_meters(
-        "group memory",
-        13.2,
+        ("quota_periods", "1", "counter", "scheduling periods with the quota in force")),
+    *make_meters("group memory", 13.2,
         ("group_memory_bytes", "bytes", "gauge", "memory of the control group with page cache"),
         ("group_memory_limit_bytes", "bytes", "gauge", "the tightest limit on it"),
         ("group_memory_file_bytes", "bytes", "gauge", "of it, page cache"),
-        ("group_read_again_bytes", "bytes", "counter", "file data read again after its eviction"),
-    ),
-)
+        ("group_read_again_bytes", "bytes", "counter", "file data read again after its eviction")),
+)  # fmt: skip
 _THROTTLE: Final = ("throttled_s", "throttled_periods", "quota_periods")
 _AGAIN: Final = (
     b"total_workingset_refault_file ",

@@ -19,74 +19,51 @@ def _gpu_meters(group: str, *signals: tuple[str, str, Kind, str]) -> tuple[Meter
 
 
 METERS: Final[tuple[Meter, ...]] = (
-    *_gpu_meters(
-        "utilization",
-        ("busy_ratio", "ratio", "gauge", "time that any kernel ran, on however few units"),
-    ),
-    *_gpu_meters(
-        "memory",
+    *_gpu_meters("utilization",
+        ("busy_ratio", "ratio", "gauge", "time that any kernel ran, on however few units")),
+    *_gpu_meters("memory",
         ("memory_used_bytes", "bytes", "gauge", "device memory in use by all processes"),
-        ("memory_total_bytes", "bytes", "gauge", "device memory"),
-    ),
-    *_gpu_meters(
-        "clocks",
+        ("memory_total_bytes", "bytes", "gauge", "device memory")),
+    *_gpu_meters("clocks",
         ("clock_sm_mhz", "MHz", "gauge", "clock of the multiprocessors"),
-        ("clock_reasons", "bits", "gauge", "reasons for the current clocks (CLOCK_REASONS)"),
-    ),
-    *_gpu_meters(
-        "power",
+        ("clock_reasons", "bits", "gauge", "reasons for the current clocks (CLOCK_REASONS)")),
+    *_gpu_meters("power",
         ("power_w", "W", "gauge", "power drawn"),
         ("energy_j", "J", "counter", "energy used since the driver was loaded"),
-        ("temperature_c", "C", "gauge", "temperature of the GPU"),
-    ),
-    *_gpu_meters(
-        "held back",
+        ("temperature_c", "C", "gauge", "temperature of the GPU")),
+    *_gpu_meters("held back",
         ("held_by_power_s", "s", "counter", "time that clocks were lowered to limit power"),
-        ("held_by_heat_s", "s", "counter", "time that clocks were lowered because of heat"),
-    ),
-    *_gpu_meters(
-        "bus counters",
+        ("held_by_heat_s", "s", "counter", "time that clocks were lowered because of heat")),
+    *_gpu_meters("bus counters",
         ("pcie_sent_bytes", "bytes", "counter", "bytes from the GPU over PCIe"),
-        ("pcie_received_bytes", "bytes", "counter", "bytes to the GPU over PCIe"),
-    ),
+        ("pcie_received_bytes", "bytes", "counter", "bytes to the GPU over PCIe")),
     *_gpu_meters("processes", ("processes", "1", "gauge", "processes that compute on the GPU")),
-    *make_meters(
-        "processes",
-        None,
+    *make_meters("processes", None,
         ("process_memory_bytes", "bytes", "gauge", "device memory of a process"),
         ("process_busy_ratio", "ratio", "gauge", "time that kernels of a process ran"),
-        subject="gpu process",
-    ),
-    *_gpu_meters(
-        "limits",
+        subject="gpu process"),
+    *_gpu_meters("limits",
         ("clock_sm_max_mhz", "MHz", "gauge", "highest clock of the multiprocessors"),
         ("power_limit_w", "W", "gauge", "power limit in force"),
         ("power_limit_default_w", "W", "gauge", "default power limit of the card"),
         ("pcie_generation", "1", "gauge", "PCIe generation in use; idle cards lower it"),
         ("pcie_generation_max", "1", "gauge", "PCIe generation that card and slot allow"),
         ("pcie_lanes", "1", "gauge", "PCIe lanes in use"),
-        ("pcie_lanes_max", "1", "gauge", "PCIe lanes that card and slot allow"),
-    ),
-    *_gpu_meters(
-        "health",
+        ("pcie_lanes_max", "1", "gauge", "PCIe lanes that card and slot allow")),
+    *_gpu_meters("health",
         ("xid_events", "1", "counter", "critical errors (XID) since reading began"),
-        ("xid_last", "1", "gauge", "number of the latest critical error"),
-    ),
-    *_gpu_meters(
-        "bus window",
+        ("xid_last", "1", "gauge", "number of the latest critical error")),
+    *_gpu_meters("bus window",
         ("pcie_sent_bytes_per_s", "bytes/s", "gauge", "traffic from the GPU over PCIe"),
-        ("pcie_received_bytes_per_s", "bytes/s", "gauge", "traffic to the GPU over PCIe"),
-    ),
-    *_gpu_meters(
-        "gpm",
+        ("pcie_received_bytes_per_s", "bytes/s", "gauge", "traffic to the GPU over PCIe")),
+    *_gpu_meters("gpm",
         ("sm_active_ratio", "ratio", "gauge", "multiprocessors that had a warp, mean over time"),
         ("sm_occupancy_ratio", "ratio", "gauge", "warps resident, of those that fit"),
         ("tensor_active_ratio", "ratio", "gauge", "time that tensor cores worked"),
         ("dram_active_ratio", "ratio", "gauge", "bandwidth of device memory in use"),
         ("nvlink_sent_bytes_per_s", "bytes/s", "gauge", "traffic from the GPU over NVLink"),
-        ("nvlink_received_bytes_per_s", "bytes/s", "gauge", "traffic to the GPU over NVLink"),
-    ),
-)
+        ("nvlink_received_bytes_per_s", "bytes/s", "gauge", "traffic to the GPU over NVLink")),
+)  # fmt: skip
 
 
 def parse_number(value: Any, scale: float = 1, *, wide: bool = False) -> Value:

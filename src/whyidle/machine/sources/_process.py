@@ -13,42 +13,23 @@ from whyidle.model.live.telemetry import Meter, Reading, make_meters
 
 STATES: Final = {b"R": 1, b"S": 2, b"D": 3, b"I": 4, b"T": 5, b"t": 5, b"Z": 6, b"X": 7}
 METERS: Final[tuple[Meter, ...]] = (
-    *make_meters(
-        "process stat",
-        5.6,
+    *make_meters("process stat", 5.6,
         ("cpu_user_s", "s", "counter", "CPU time in the program's own code"),
         ("cpu_system_s", "s", "counter", "CPU time in the kernel for it"),
         ("faults_major", "1", "counter", "page faults that waited for storage"),
         ("io_wait_s", "s", "counter", "time blocked on storage"),
-        (
-            "state",
-            "1",
-            "gauge",
-            "what the first thread does: 1 runs or waits for a core, 2 sleeps, 3 waits "
-            "uninterruptibly (mostly for storage), 4 idle, 5 stopped, 6 ended, 7 dead",
-        ),
-        subject="process",
-    ),
-    *make_meters(
-        "process statm",
-        1.9,
+        ("state", "1", "gauge", "what the first thread does: 1 runs or waits for a core, 2 sleeps, "
+         "3 waits uninterruptibly (mostly for storage), 4 idle, 5 stopped, 6 ended, 7 dead"),
+        subject="process"),
+    *make_meters("process statm", 1.9,
         ("memory_resident_bytes", "bytes", "gauge", "memory in RAM, shared memory included"),
-        subject="process",
-    ),
-    *make_meters(
-        "process io",
-        4.4,
+        subject="process"),
+    *make_meters("process io", 4.4,
         ("read_bytes", "bytes", "counter", "bytes fetched from storage, ended children's included"),
-        (
-            "read_calls_bytes",
-            "bytes",
-            "counter",
-            "bytes read by calls, from storage, page cache, pipes and sockets, but not from mapped "
-            "files; ended children's included",
-        ),
-        subject="process",
-    ),
-)
+        ("read_calls_bytes", "bytes", "counter", "bytes read by calls, from storage, page cache, "
+         "pipes and sockets, but not from mapped files; ended children's included"),
+        subject="process"),
+)  # fmt: skip
 COUNTERS: Final = tuple(meter.id for meter in METERS if meter.kind == "counter")
 _IO: Final = {"read_bytes": b"read_bytes:", "read_calls_bytes": b"rchar:"}
 

@@ -37,7 +37,7 @@ Confidence = Literal["high", "medium", "low"]
 HELD_BYTES: Final = 500 << 20
 """more memory in use than this is a process of a job; a driver with its contexts uses less"""
 UNUSED_BUSY: Final = 0.01
-"""a GPU whose busiest sample is below this was not used: counters are rounded to a hundredth"""
+"""a GPU whose busiest sample is below this was hardly used: counters are rounded to a hundredth"""
 
 
 class Prices(Document, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class FleetJobRow(Document, frozen=True, kw_only=True):
     coverage: float
     idle_since: str | None
     last_sample: str | None
-    unused_gpus: int | None  # devices with telemetry on which no kernel ran
+    unused_gpus: int | None  # devices with telemetry that were never 1 % busy
     cause: str | None
     run: str | None
     account: Account

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from whyidle.cluster.server.site import NothingYetError, Page, Question
 from whyidle.model.documents.fleet import FLEET_STATES, FleetReport
-from whyidle.reports._fleet_page import MEANINGS, describe_money, format_hours
+from whyidle.reports._fleet_page import MEANINGS, describe_money, describe_total, format_hours
 
 KEYS: Final = ("user", "partition", "node", "job")
 WORDS: Final[dict[str, Any]] = {
@@ -40,7 +40,11 @@ def read_report(question: Question) -> FleetReport:
 def _describe_report(question: Question, document: Any) -> Mapping[str, Any]:
     by = question.value("by")
     by = by if by in KEYS else "user"
-    return {**WORDS, "by": by, "keys": KEYS, "money": describe_money(document)}
+    words = {
+        "money": describe_money(document),
+        "headline": describe_total(document.total.gpu_hours),
+    }
+    return {**WORDS, **words, "by": by, "keys": KEYS}
 
 
 PAGE = Page(
