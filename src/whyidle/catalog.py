@@ -16,6 +16,7 @@ import pkgutil
 import sys
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -259,13 +260,8 @@ def examine_plugins() -> dict[str, CatalogError | None]:
 
 
 def knob_wording(framework: str | None) -> Mapping[str, str]:
-    """How users of a framework write each knob; empty for an unknown framework."""
+    """How users of a framework write knobs, if not as declared; empty for an unknown framework."""
     return _load_wording(framework, "BY_HAND")
-
-
-def subject_wording(subject: str) -> Mapping[str, str]:
-    """How each knob of a subject (``model.knobs.Subject``) is written."""
-    return _load_table(f"whyidle.frameworks.{subject}", "BY_HAND")
 
 
 def fix_wording(framework: str | None) -> Mapping[str, str]:
@@ -293,12 +289,10 @@ def _framework_packages() -> Mapping[str | None, ModuleType]:
 
 def _load_wording(framework: str | None, table: str) -> Mapping[str, str]:
     package = _framework_packages().get(framework)
-    return {} if package is None else _load_table(package.__name__, table)
-
-
-@cache
-def _load_table(package: str, table: str) -> Mapping[str, str]:
-    wording: Mapping[str, str] = getattr(importlib.import_module(f"{package}.wording"), table, {})
+    if package is None or find_spec(f"{package.__name__}.wording") is None:
+        return {}
+    words = importlib.import_module(f"{package.__name__}.wording")
+    wording: Mapping[str, str] = getattr(words, table, {})
     return wording
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from own_sgd import OWN_SGD
 
+from whyidle.recordings.rank_survey import MANY
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -119,6 +121,15 @@ def test_its_format_is_read_its_cause_found_its_fix_proposed_and_its_form_writte
 
 def test_its_recording_is_found_in_a_folder(whyidle, recording):
     ended = whyidle("explain", recording.parent, "--no-store")
+    assert "The loop sleeps for 60%" in ended.stdout, ended.stderr
+
+
+def test_recordings_of_many_ranks_are_read_by_it(whyidle, recording, tmp_path):
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    for rank in range(MANY + 1):
+        shutil.copy(recording, ranks / f"rank{rank}.naps")
+    ended = whyidle("explain", ranks, "--no-store")
     assert "The loop sleeps for 60%" in ended.stdout, ended.stderr
 
 

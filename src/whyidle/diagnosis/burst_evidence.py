@@ -24,8 +24,7 @@ from whyidle.model.cause import MOSTLY, Cause, Proof
 from whyidle.model.number_text import format_duration
 from whyidle.model.process_facts import BurstFacts, BurstInRun, BurstLog
 from whyidle.model.timeline import HostKind, Timeline
-from whyidle.readers import kineto
-from whyidle.readers._files.formats import FORMATS
+from whyidle.readers import kineto, xplane
 
 _ORDINARY = ("as many", "closed")
 """beginnings of expected reasons for the last burst, which need no note"""
@@ -44,7 +43,6 @@ def read_bursts(recording: Path, timeline: Timeline) -> tuple[Timeline, ...]:
         if facts.state != "recorded" or not path.is_file():
             continue
         try:
-            xplane = FORMATS["xplane"]
             burst = (xplane if path.name.endswith(xplane.SUFFIXES) else kineto).load(path)
         except InputError:
             continue  # truncated: the process was killed

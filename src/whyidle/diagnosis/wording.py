@@ -17,16 +17,14 @@ CALL = "(..., "
 
 
 def by_hand(knob: str, value: Setting, framework: str | None = PYTORCH) -> str:
-    """Instruction for setting a knob, without full stop; in the framework's words, or else its
-    subject's; without any, the knob's meaning."""
+    """Instruction for setting a knob, without full stop; in the framework's words, or else as
+    declared; without any, the knob's meaning."""
     if knob.startswith(ENVIRONMENT):
         variable = knob.removeprefix(ENVIRONMENT)
         behind = ", appended with a comma if it is already set," if variable in LISTS else ""
         return f"export {variable}={value}{behind} before the command"
     declared = catalog.find_knob(knob)
-    words = [catalog.knob_wording(framework).get(knob), declared.wording]
-    words += [catalog.subject_wording(subject).get(knob) for subject in declared.subjects]
-    written = next(filter(None, words), "")
+    written = catalog.knob_wording(framework).get(knob) or declared.wording
     if not written:
         meaning = f": {declared.meaning}" if declared.meaning else ""
         return f"set {knob} to {as_python(value)}{meaning}"

@@ -1,6 +1,6 @@
 """Plug-in folder: what a subject calls things (``model.knobs.Subject``), one folder per subject.
 
-``wording`` has how users write knobs and fixes by hand. A framework's folder has also ``NAME``, its
-name in a recording, and ``names`` with its ``VOCABULARY``: the roles of the names in its
-recordings. They import only the model.
+``NAME`` is its name in a recording. A framework's folder may have ``names`` with its
+``VOCABULARY``, the roles of the names in its recordings, and ``wording``, how its users write fixes
+and those knobs that they write otherwise than declared. They import only the model.
 """

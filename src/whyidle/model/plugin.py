@@ -1,4 +1,4 @@
-"""Protocols of importers and exporters of other packages."""
+"""Protocols of importers, ours and those of other packages, and of exporters."""
 
 from __future__ import annotations
 

@@ -7,12 +7,21 @@ Moments are ns on the clock of ``time.perf_counter_ns``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated, NamedTuple
 
 from msgspec import Struct, field
 
 from whyidle.model.memory_look import MemoryLook
 from whyidle.model.model_look import ModelLook
 from whyidle.model.pipeline_facts import Pipeline, PyDataset
+
+
+class Signal(NamedTuple):
+    """One kind of evidence that a cause may need; at a fact, with its id before it. ``how``
+    completes the sentence "To record it, ..."."""
+
+    meaning: str
+    how: str = "watch the command: whyidle run COMMAND"
 
 
 class Switches(Struct, frozen=True):
@@ -167,7 +176,9 @@ class ProcessFacts(Struct, frozen=True):
     gpus: tuple[str, ...] = ()  # of the host, whatever the framework can see
     thread: int | None = None  # the thread that trains
     process_start: int | None = None
-    imported: int | None = None  # when the framework had been imported
+    imported: Annotated[
+        int | None, "own_process", Signal("the threads of the process over its whole life")
+    ] = None  # when the framework had been imported
     first_step: int | None = None
     ended: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -177,14 +188,25 @@ class ProcessFacts(Struct, frozen=True):
     device_name: str | None = None
     cores: float | None = None  # that the thread that trains may use
     cores_given: float | None = None  # that the process might use when it started
-    switches: Switches | None = None
+    switches: Annotated[
+        Switches | None,
+        "own_settings",
+        Signal("settings of the process: switches, optimizer, compiler, memory"),
+    ] = None
     own: Mapping[str, int] = field(default_factory=dict)
     """mode of the training thread -> how often it was on, of ``looks`` reads"""
     asked: Mapping[str, str] = field(default_factory=dict)  # debugging mode -> stack that set it
     optimizer: OptimizerFacts | None = None
     optimizers: Mapping[str, OptimizerFacts] = field(default_factory=dict)  # others, by label
     memory: tuple[tuple[int, int, int], ...] = ()  # when (ns), after how many steps, resident bytes
-    allocator: AllocatorFacts | None = None
+    allocator: Annotated[
+        AllocatorFacts | None,
+        "own_allocator",
+        Signal(
+            "counters of the framework's device memory allocator",
+            "watch the command on a GPU: whyidle run COMMAND",
+        ),
+    ] = None
     saves: tuple[SaveFacts, ...] = ()
     skipped_steps: int = 0  # of the optimizer, by gradient scaling
     ddp: ExchangeFacts | None = None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, get_type_hints
 
+from whyidle.model.process_facts import ProcessFacts, Signal
 
-class Signal(NamedTuple):
-    """One kind of evidence. ``how`` completes the sentence "To record it, ..."."""
-
-    meaning: str
-    how: str
-
-
+_DECLARED: Final = [
+    (fact, *hint.__metadata__)
+    for fact, hint in get_type_hints(ProcessFacts, include_extras=True).items()
+    if hasattr(hint, "__metadata__")
+]
+FACTS: Final[dict[str, str]] = {signal: fact for fact, signal, _ in _DECLARED}
+"""signal -> the fact of a process that it is"""
 SIGNALS: Final[dict[str, Signal]] = {
+    **{signal: declared for _, signal, declared in _DECLARED},
     "device_events": Signal(
         "kernels and copies on the device",
         "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
@@ -79,21 +81,7 @@ SIGNALS: Final[dict[str, Signal]] = {
         "record inside an initialised torch.distributed job, with a PyTorch of 2022 or newer",
     ),
     "python_stacks": Signal("Python functions on the host", "record with with_stack=True"),
-    "own_settings": Signal(
-        "settings of the process: switches, optimizer, compiler, memory",
-        "watch the command: whyidle run COMMAND",
-    ),
-    "own_allocator": Signal(
-        "counters of the framework's device memory allocator",
-        "watch the command on a GPU: whyidle run COMMAND",
-    ),
-    "own_process": Signal(
-        "the threads of the process over its whole life", "watch the command: whyidle run COMMAND"
-    ),
-    "stepless": Signal(
-        "the whole life of a command without a training step",
-        "watch the command: whyidle run COMMAND",
-    ),
+    "stepless": Signal("the whole life of a command without a training step"),
     "shapes": Signal("operator input shapes and types", "record with record_shapes=True"),
     "model_look": Signal(
         "passes with other forms of the model", "watch the job with whyidle run --look model"

@@ -30,6 +30,7 @@ from whyidle.model.process_facts import (
     Stepless,
 )
 from whyidle.model.roles import IMPLIED, Role, Vocabulary
+from whyidle.model.signals import FACTS
 from whyidle.model.stack_samples import StackSamples
 
 I64 = NDArray[np.int64]
@@ -289,9 +290,6 @@ class Timeline:
             "memory_events": len(self.memory.time),
             "memory_capacity": self.info.memory_bytes,
             "gpu_model": self.info.name,
-            "own_settings": self.process.switches is not None,
-            "own_allocator": self.process.allocator is not None,
-            "own_process": self.process.imported is not None,
             "tfdata_model": any(pipeline.nodes for pipeline in self.process.pipelines),
             "world_size": self.world_size,
             "worker_batches": (self.loading.batches["worker"] >= 0).any(),
@@ -299,7 +297,8 @@ class Timeline:
             "batch_padding": len(self.loading.padding),
             "launch_links": linked > 0.5,
         }
-        return frozenset(signal for signal, present in signals.items() if present)
+        facts = {name for name, fact in FACTS.items() if getattr(self.process, fact) is not None}
+        return frozenset(facts | {signal for signal, present in signals.items() if present})
 
     def _has_detail(self, attribute: str) -> bool:
         return any(getattr(detail, attribute) for detail in self.details)

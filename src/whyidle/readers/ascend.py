@@ -16,9 +16,9 @@ from whyidle.readers import kineto
 from whyidle.readers._events.event_rows import EventRows, merge_spans
 from whyidle.readers._events.plain_events import EventGroup, PlainEvent, build_timeline, read_events
 from whyidle.readers._files.byte_stream import Progress
-from whyidle.readers._files.formats import FORMATS
 
-SUFFIXES, sniff = FORMATS["ascend"].SUFFIXES, FORMATS["ascend"].sniff
+SUFFIXES = (".json", ".json.gz")
+_MAGIC = re.compile(rb'\s*[\[{].{0,4096}?(?:"Ascend Hardware"|AscendCL@|"ts"\s*:\s*"\d)', re.DOTALL)
 _DEVICE = "Ascend Hardware"
 _COLLECTIVES = ("Communication", "HCCL")
 _OVERLAP = "Overlap Analysis"
@@ -34,6 +34,11 @@ _DIRECTIONS = (("HostToDevice", "HtoD"), ("DeviceToHost", "DtoH"), ("DeviceToDev
 
 Place = tuple[Any, Any, int]
 """(process, thread, start in ns) of an event, by which flows name it"""
+
+
+def sniff(head: bytes) -> bool:
+    """Return whether a file's first (decompressed) bytes have this format."""
+    return _MAGIC.match(head) is not None
 
 
 def load(path: Path, *, member: str | None = None, progress: Progress | None = None) -> Timeline:

@@ -3,6 +3,7 @@ operators on the CPU, and the time of each on the GPU."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +16,19 @@ from whyidle.readers._events.event_rows import EventRows
 from whyidle.readers._events.plain_events import EventGroup, PlainEvent, build_timeline, read_events
 from whyidle.readers._events.trace_header import device_of
 from whyidle.readers._files.byte_stream import Progress
-from whyidle.readers._files.formats import FORMATS
 
-SUFFIXES, sniff = FORMATS["legacy_autograd"].SUFFIXES, FORMATS["legacy_autograd"].sniff
+SUFFIXES = (".json", ".json.gz")
+_MAGIC = re.compile(rb'\s*\[.{0,4096}?"pid"\s*:\s*"(?:CPU|CUDA) functions"', re.DOTALL)
 _CPU, _CUDA = "CPU functions", "CUDA functions"
 _NOTE = (
     "recorded by the legacy autograd profiler, which records operators but no kernels, launches "
     "or copies: record with torch.profiler to see them"
 )
+
+
+def sniff(head: bytes) -> bool:
+    """Return whether a file's first (decompressed) bytes have this format."""
+    return _MAGIC.match(head) is not None
 
 
 def load(path: Path, *, member: str | None = None, progress: Progress | None = None) -> Timeline:

@@ -12,6 +12,7 @@ from whyidle.analysis.ranks.rank_survey import SurveyedRank, choose_closely
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.errors import InputError, NotATraceError
 from whyidle.model.diagnosis import Diagnosis
+from whyidle.model.plugin import Importer
 from whyidle.model.timeline import Timeline
 from whyidle.readers._files.parallel_load import load_all, note_failures
 from whyidle.readers._files.range_reading import RangeReading
@@ -73,23 +74,27 @@ def explain_paths(
     if ranks is not None:
         origins = select_ranks(origins, ranks)
     if len(origins) > MANY:
-        return _diagnose_many(origins, progress, stage)
+        return _diagnose_many(origins, importers, progress, stage)
     timelines = load_all(origins, progress, importers, reading=reading)
     return Explanation(diagnose_job(timelines, progress=stage), tuple(timelines))
 
 
 def _diagnose_many(
-    origins: Sequence[Origin], progress: Progress | None, stage: Callable[[str], None] | None
+    origins: Sequence[Origin],
+    importers: Sequence[Importer],
+    progress: Progress | None,
+    stage: Callable[[str], None] | None,
 ) -> Explanation:
     """Survey all ranks, and diagnose some of them closely."""
     results = RankReading(origins, progress).read_ranks()
     read = [(o, r) for o, r in zip(origins, results, strict=True) if isinstance(r, SurveyedRank)]
     if len({facts.rank for _, facts in read} - {None}) < len(read):  # not one job, or no numbers
-        timelines = load_all(origins)
+        timelines = load_all(origins, importers=importers)
         return Explanation(diagnose_job(timelines, progress=stage), tuple(timelines))
     read.sort(key=lambda pair: pair[1].rank or 0)
     everyone = tuple(facts for _, facts in read)
-    timelines = load_all([read[index][0] for index in choose_closely(everyone)])
+    closely = [read[index][0] for index in choose_closely(everyone)]
+    timelines = load_all(closely, importers=importers)
     failed = [result for result in results if isinstance(result, InputError)]
     timelines[0] = note_failures(timelines[0], failed)
     diagnosis = diagnose_job(timelines, progress=stage, everyone=everyone)

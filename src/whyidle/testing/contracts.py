@@ -22,7 +22,7 @@ from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.fix import Fix, Proposal
 from whyidle.model.knobs import setting_problem
 from whyidle.model.loader_tables import PADDING, ROW
-from whyidle.model.signals import SIGNALS
+from whyidle.model.signals import FACTS, SIGNALS
 from whyidle.model.timeline import Detail, HostKind, MemorySamples, Timeline
 from whyidle.testing.builder import ARRIVE_NS, LAUNCH_NS, Builder, us
 from whyidle.testing.recorded_job import RecordedJob
@@ -338,10 +338,8 @@ STRIPPERS: Final[dict[str, Callable[[Timeline], Timeline]]] = {
         _stacks(timeline), HostKind.ANNOTATION, HostKind.OP
     ),
     "python_stacks": _stacks,
-    "own_settings": _change("process", switches=None),
+    **{signal: _change("process", **{fact: None}) for signal, fact in FACTS.items()},
     "model_look": _change("process", model_look=None),
-    "own_allocator": _change("process", allocator=None),
-    "own_process": _change("process", imported=None),
     "shapes": _shapes,
     "memory_events": _memory,
     "memory_capacity": _change("info", memory_bytes=None),

@@ -1,4 +1,4 @@
-"""How users of TensorFlow and Keras write knobs and fixes by hand."""
+"""How users of TensorFlow and Keras write knobs, if not as declared, and fixes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,6 @@ BY_HAND: Final[dict[str, str]] = {
     "collate.pad_to": "dataset.padded_batch(...), which pads to the {text} sample",
     "autocast.dtype": "keras.mixed_precision.set_global_policy('mixed_{text}')",
     "autocast.grad_scaler": "a keras.mixed_precision.LossScaleOptimizer in loops of your own",
-    "step.compile": "@tf.function above the function that takes the gradients",
-    "tf.functions_eager": "tf.config.run_functions_eagerly({value})",
-    "tf.reduce_retracing": "@tf.function(reduce_retracing={value})",
-    "tfdata.interleave_calls": "dataset.interleave(..., num_parallel_calls={value})",
-    "tfdata.map_calls": "dataset.map(..., num_parallel_calls={value})",
-    "tfdata.pool": (
-        "options = tf.data.Options(); options.threading.private_threadpool_size = {value}; dataset "
-        "= dataset.with_options(options)"
-    ),
 }
 FIXES: Final[dict[str, str]] = {
     "fewer-callbacks": "`if batch % 100 == 0:` in on_train_batch_end, or on_epoch_end",

@@ -1,43 +1,15 @@
-"""How users of PyTorch write knobs and fixes by hand."""
+"""How users of PyTorch write knobs, if not as declared, and fixes."""
 
 from __future__ import annotations
 
 from typing import Final
 
 BY_HAND: Final[dict[str, str]] = {
-    "autocast.dtype": (
-        "`with torch.autocast(device_type, dtype=torch.{text}):` around forward pass and loss"
-    ),
-    "autocast.grad_scaler": "torch.amp.GradScaler(enabled={value}) around the backward pass",
-    "autograd.anomaly_mode": "torch.autograd.set_detect_anomaly({value})",
-    "checkpoint.asynchronous": (
-        "torch.distributed.checkpoint.async_save(...) instead of torch.save(...)"
-    ),
     "collate.length_buckets": "a collate_fn that pads to the next of the {text}",
     "collate.pad_to": "a collate_fn that pads each batch to its {text} sample",
     "compile.cache": (
         "TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR as a folder that outlives the job"
     ),
-    "copy.non_blocking": (
-        "batch.to(device, non_blocking={value}) where batches go to the device; with "
-        "Accelerate dataloader_config=DataLoaderConfiguration(non_blocking={value}), with "
-        "Hugging Face's Trainer accelerator_config=dict(non_blocking={value})"
-    ),
-    "ddp.bucket_cap_mb": "DistributedDataParallel(..., bucket_cap_mb={value})",
-    "ddp.comm_hook": (
-        "model.register_comm_hook(None, "
-        "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{text}_hook)"
-    ),
-    "ddp.find_unused_parameters": "DistributedDataParallel(..., find_unused_parameters={value})",
-    "ddp.gradient_as_bucket_view": "DistributedDataParallel(..., gradient_as_bucket_view={value})",
-    "ddp.no_sync": (
-        "`with model.no_sync():` around forward and backward pass of each micro-batch except "
-        "the one before optimizer.step() ({value} per step)"
-    ),
-    "ddp.static_graph": "DistributedDataParallel(..., static_graph={value})",
-    "evaluation.gradients": "`with torch.set_grad_enabled({value}):` around evaluation",
-    "fsdp.reshard_after_forward": "fully_shard(..., reshard_after_forward={value})",
-    "loader.pin_memory": "DataLoader(..., pin_memory={value})",
     "log.deferred": (
         "`total += loss.detach()` instead of `total += loss.item()`, and read the total where it "
         "is displayed"
@@ -47,34 +19,7 @@ BY_HAND: Final[dict[str, str]] = {
         "Face per_device_train_batch_size and gradient_accumulation_steps, with Lightning the "
         "loader's batch_size and accumulate_grad_batches"
     ),
-    "matmul.precision": "torch.set_float32_matmul_precision({value})",
-    "memory.empty_cache_every": "torch.cuda.empty_cache() every {value} steps at most",
-    "model.attention": 'attn_implementation="{text}" for models of transformers',
-    "model.checkpointing": (
-        "direct calls of the layers instead of torch.utils.checkpoint (transformers: "
-        "activation_checkpointing={value}, in older versions gradient_checkpointing={value})"
-    ),
-    "model.compile": "model = torch.compile(model) once the model is on its device",
-    "model.compile_dynamic": "torch.compile(model, dynamic={value})",
-    "model.compile_mode": "torch.compile(model, mode={value})",
-    "model.memory_format": "model.to(memory_format=torch.{text}), and the same for the input batch",
-    "model.recompute": (
-        "torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) where the model calls "
-        "{text}"
-    ),
-    "optimizer.foreach": "foreach={value} among the optimizer's arguments",
-    "optimizer.fused": "fused={value} among the optimizer's arguments",
-    "optimizer.scale_learning_rate": (
-        "a learning rate scaled with the batch, for Adam by its square root: {value}"
-    ),
-    "profiler.active": "torch.profiler.schedule(...), so that only a few steps are profiled",
-    "torch.cudnn_benchmark": "torch.backends.cudnn.benchmark = {value}",
-    "torch.deterministic": "torch.use_deterministic_algorithms({value})",
-    "torch.num_threads": "torch.set_num_threads({value}) at the beginning",
 }
-"""knob -> the object of "write", without full stop; ``{value}`` stands for the setting as Python
-writes it, ``{text}`` for the setting as it is"""
-
 FIXES: Final[dict[str, str]] = {
     "async-checkpoint": (
         "torch.distributed.checkpoint.async_save; with Lightning plugins=[AsyncCheckpointIO()]"

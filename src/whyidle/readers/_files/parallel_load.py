@@ -14,11 +14,10 @@ from whyidle.errors import BrokenTraceError, InputError
 from whyidle.model.plugin import Importer
 from whyidle.model.timeline import Timeline
 from whyidle.readers import kineto
-from whyidle.readers._files.formats import Format
 from whyidle.readers._files.helper_process import FAULTS as PROCESS_FAULTS
 from whyidle.readers._files.helper_process import HelperProcess, text_bytes, usable_cores
 from whyidle.readers._files.range_reading import RangeReading, open_ranges
-from whyidle.readers._files.recording_search import Origin, find_importer
+from whyidle.readers._files.recording_search import Origin, find_importer, own_importers
 from whyidle.readers._files.worker_ipc import Request
 
 WORTH_BYTES = 100 << 20
@@ -130,7 +129,7 @@ def _load_here(job: _LoadJob, meter: _LoadMeter) -> Read:
     except InputError as error:
         return error
     except FAULTS as error:
-        if job.foreign is None or isinstance(job.foreign, Format):
+        if job.foreign is None or job.foreign in own_importers():
             raise
         return BrokenTraceError(
             f"The plug-in {job.foreign.__name__} failed to read {path}.",

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
+from typing import cast
 
+from whyidle import readers
 from whyidle.errors import InputError, NotATraceError
 from whyidle.model.plugin import Importer
 from whyidle.readers import kineto
 from whyidle.readers._events.trace_header import rank_in_names
 from whyidle.readers._files.file_identification import REPORT, head_of, not_a_trace
-from whyidle.readers._files.formats import FORMATS
 
 Origin = tuple[Path, str | None]
 """a file, and the member's name if the file is a zip"""
@@ -46,8 +50,16 @@ def find_importer(path: Path, member: str | None, importers: Sequence[Importer])
         head = head_of(path, member)
     except InputError:
         return None
-    candidates: tuple[Importer, ...] = (*foreign, *FORMATS.values())
-    return next((importer for importer in candidates if importer.sniff(head)), None)
+    return next((one for one in (*foreign, *own_importers()) if one.sniff(head)), None)
+
+
+@cache
+def own_importers() -> tuple[Importer, ...]:
+    """The readers of this package that a file is offered to: every module and folder but
+    ``kineto``, as which any other file is read, and ``probe``, which reads folders."""
+    names = sorted({info.name for info in iter_modules(readers.__path__)} - {"kineto", "probe"})
+    paths = [f"{readers.__name__}.{name}" for name in names if name[0] != "_"]
+    return tuple(cast("Importer", import_module(path)) for path in paths)
 
 
 def select_ranks(origins: Sequence[Origin], ranks: Collection[int]) -> list[Origin]:
@@ -140,7 +152,7 @@ def _stem(file: Path) -> str:
 
 def _has_known_name(name: str, importers: Sequence[Importer]) -> bool:
     endings = tuple(
-        ending for importer in (*importers, *FORMATS.values()) for ending in importer.SUFFIXES
+        ending for importer in (*importers, *own_importers()) for ending in importer.SUFFIXES
     )
     return bool(_NAMES.search(name)) or name.lower().endswith(endings)
 
