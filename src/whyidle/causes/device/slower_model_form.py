@@ -57,7 +57,7 @@ def slower_model_form(facts: Facts) -> Proof | None:
         return None
     title, best = max(forms.values(), key=lambda form: form[1].speedup)
     return Proof(
-        headline=f"{title} was {best.speedup:.2f} times as fast when tried",
+        headline=f"With {title}, the step is {best.speedup:.2f} times as fast, as measured",
         low=1.0 - 1.0 / best.low,
         high=1.0 - 1.0 / best.high,
         predicted=best,
