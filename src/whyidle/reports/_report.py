@@ -97,7 +97,8 @@ def describe_model(model: Architecture) -> str:
     """One line: what a forward and backward pass takes, and what the device can do."""
     if model.pass_s is None:
         return "the layers were not timed"
-    text = f"{format_seconds(model.pass_s)} forward and backward of {model.batch} samples"
+    batch = f"{model.batch} samples" if model.batch else "one batch"
+    text = f"{format_seconds(model.pass_s)} forward and backward of {batch}"
     if model.peak_flops and model.peak_bytes:
         flops, moved = (format_digits(peak / 1e9) for peak in (model.peak_flops, model.peak_bytes))
         text += f"; this device attains {flops} GFLOP/s and {moved} GB/s"

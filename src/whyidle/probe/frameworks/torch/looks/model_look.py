@@ -110,13 +110,16 @@ class ModelLook(Listener):
 class ModelPass(RepeatedPass):
     """The measurements, at a step boundary."""
 
+    rows_of: dict[int, int]
+    """by ``id`` of a module: the first dimension of its input"""
+
     def measure(self) -> None:
         """Measure everything.
 
         Raises:
             NotReplayableError: the step cannot be computed again.
         """
-        torch, tape = self.torch, self.tape
+        torch, tape, self.rows_of = self.torch, self.tape, {}
         tape.keep_needed()
         self._list_modules(tape.modules())
         check_modules(self.modules)
@@ -126,8 +129,8 @@ class ModelPass(RepeatedPass):
         leaves = self._fresh_leaves()
         with restore_job(torch, self.modules):
             self.found["passes"] = [self._time_pass(leaves) for _ in range(3)][1:]
-            self.pace = max(self.found["passes"]) / size
-            self.found["batches"] = list(self._time_batches(leaves, size))
+            self.pace = max(self.found["passes"])
+            self.found["batches"] = list(self._time_batches(leaves)) if size else []
             self.found["calls"] = self._observe_calls(leaves)
             self.found |= self._measure_device()
             self.found["cells"] = self._time_cells()
@@ -135,14 +138,14 @@ class ModelPass(RepeatedPass):
 
     # -- larger batches -----------------------------------------------------------------------
 
-    def _time_batches(self, leaves: dict[int, Any], size: int) -> Iterator[list[float]]:
+    def _time_batches(self, leaves: dict[int, Any]) -> Iterator[list[float]]:
         """Multiples of the batch, whose samples repeat those of the job, and how many times as long
         a pass takes, in turn with passes of the job's own batch; as far as time and memory allow,
         and the step has no sizes of its own."""
         kept, batch = self._saved_bytes(leaves), self._batch_leaves()
         for times in TIMES:
-            samples = BATCH_ROUNDS * (times + 1) * size
-            slow = samples * self.pace > BATCHES_S or not self._has_time(samples)
+            passes = BATCH_ROUNDS * (times + 1)
+            slow = passes * self.pace > BATCHES_S or not self._has_time(passes)
             if slow or 2 * times * kept > self._free_bytes():
                 return
             grown = {number: self.torch.cat([leaves[number]] * times) for number in batch}
@@ -226,7 +229,7 @@ class ModelPass(RepeatedPass):
         begin = time.monotonic()
         try:
             for turn in range(MOST_ROUNDS):
-                if not self._has_time(6 * self.found["batch"]):
+                if not self._has_time(6):
                     break
                 if turn >= ROUNDS and time.monotonic() > begin + ROUNDS_S:
                     break
@@ -252,11 +255,11 @@ class ModelPass(RepeatedPass):
     def _time_cells(self) -> list[dict[str, Any]]:
         """Cells that are called in a loop, against the layer that runs over all time steps: both
         alone, with the cell's own weights and input, forward and backward, in turn."""
-        calls, size = {row[0]: row[1] for row in self.found["calls"]}, self.found["batch"]
+        calls = {row[0]: row[1] for row in self.found["calls"]}
         rows = []
         for number, module in enumerate(self.modules):
             kind, steps = type(module).__name__, calls.get(number, 0)
-            if kind not in CELLS or steps < LEAST_CALLS or not self._has_time(size * ROUNDS):
+            if kind not in CELLS or steps < LEAST_CALLS or not self._has_time(ROUNDS):
                 continue
             rows.append({"module": self.names[id(module)], "kind": kind, "steps": steps,
                          "pairs": self._time_cell(module, kind, steps)})  # fmt: skip
@@ -271,7 +274,8 @@ class ModelPass(RepeatedPass):
         own = dict(cell.named_parameters())
         for name, parameter in layer.named_parameters():
             parameter.data = own[name.removesuffix("_l0")].data
-        x = torch.randn(steps, self.found["batch"], cell.input_size, **like, requires_grad=True)
+        shape = (steps, self.rows_of[id(cell)], cell.input_size)
+        x = torch.randn(shape, **like, requires_grad=True)
 
         def run_cells() -> Any:
             state, outputs = None, []
@@ -337,7 +341,9 @@ class _CallTable:
             row = self.rows.setdefault(number, _Calls())
             row.calls += 1
             row.forward += read() - self._open.pop()
-            tensors = [*find_tensors(args), *find_tensors(result), *module.parameters()]
+            inputs = list(find_tensors(args))
+            self.owner.rows_of[id(module)] = len(inputs[0]) if inputs and inputs[0].dim() else 1
+            tensors = [*inputs, *find_tensors(result), *module.parameters()]
             row.moved += sum(t.numel() * t.element_size() for t in tensors)
             for tensor in find_tensors(result):
                 if tensor.requires_grad:

@@ -33,7 +33,7 @@ class RepeatedPass:
         self.device = device_of(optimizer)
         self.until = time.monotonic() + MOST_S
         self.pace = 0.0
-        """seconds a sample of a pass"""
+        """seconds a pass"""
         self.found: dict[str, Any] = {"state": "measured", "device": self.device.type}
         self.fault_s = 0.0
         if self.device.type == "cpu":
@@ -42,9 +42,9 @@ class RepeatedPass:
         self.names: dict[int, str] = {}
         self.parameters: list[Any] = []
 
-    def _has_time(self, samples: float) -> bool:
-        """Whether there is time for passes of so many samples in all."""
-        return time.monotonic() + samples * self.pace < self.until
+    def _has_time(self, passes: float) -> bool:
+        """Whether there is time for so many passes of the job's own batch."""
+        return time.monotonic() + passes * self.pace < self.until
 
     def _list_modules(self, outermost: list[Any]) -> None:
         for number, module in enumerate(outermost):
@@ -71,11 +71,12 @@ class RepeatedPass:
         size = others[min(others)].shape[0]
         return {n: t for n, t in others.items() if t.shape[0] == size}
 
-    def _batch_size(self) -> int:
-        leaves = self._batch_leaves()
+    def _batch_size(self) -> int | None:
+        """Samples of the batch; None where a single input may have another dimension first."""
+        leaves = list(self._batch_leaves().values())
         if not leaves:
             raise NotReplayableError("the model's input has no dimension of samples")
-        return int(next(iter(leaves.values())).shape[0])
+        return int(leaves[0].shape[0]) if len(leaves) > 1 else None
 
     def _fresh_leaves(self) -> dict[int, Any]:
         """The tape's inputs, with those of the batch as tensors of our own."""
