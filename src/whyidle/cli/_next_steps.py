@@ -50,8 +50,9 @@ def _list_steps(
     by_hand = serious and diagnosis.verdict.bound == "compute" and not fix
     if (by_hand or not serious) and not failed and (look := _look_command(diagnosis)):
         steps = [(look, "measure in more detail, at the cost of a few dozen steps")]
-    if diagnosis.memory is not None and diagnosis.memory.peak and diagnosis.run.command:
-        scale = shlex.join(["whyidle", "scale", "--to", "8", *diagnosis.run.command])
+    words = diagnosis.run.command if diagnosis.memory and diagnosis.memory.peak else None
+    if words and not fix:
+        scale = shlex.join(["whyidle", "scale", "--to", "8", *words])
         steps = [(scale, "what limits it on 8 ranks")]
     if not (fix and failed):
         steps.append((f"{command.removesuffix(' --all')} --html why.html", "as an HTML page"))
