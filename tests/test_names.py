@@ -4,9 +4,9 @@ import pytest
 
 import codebase
 
-MOST_LINES = 108_860
+MOST_LINES = 107_887
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
-MOST_THRESHOLDS = 816
+MOST_THRESHOLDS = 687
 MOST_SMALL = 37
 LARGEST_FOLDER = 35
 """these, too"""

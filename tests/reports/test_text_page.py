@@ -102,16 +102,6 @@ def test_dragging_moves_and_wheel_with_control_zooms(browser):
     browser.frame()
 
 
-def test_the_kernel_table_sorts_and_unfolds(browser):
-    column = "[...document.querySelectorAll('#kernels tbody tr')].map(r => r.cells[4].textContent)"
-    assert browser.run("document.querySelectorAll('#kernels .folded').length") == 5
-    browser.run("document.querySelectorAll('#kernels th button')[4].click()")
-    assert browser.run(column) == [str(n) for n in range(29, 9, -1)]
-    browser.run("document.querySelectorAll('#kernels th button')[4].click()")
-    assert browser.run(column) == [str(n) for n in range(10, 30)]
-    assert browser.run("document.querySelectorAll('#kernels .folded').length") == 0
-
-
 def test_the_heat_map_switches_and_tells_numbers(browser):
     browser.run("document.querySelector('input[value=lost]').click()")
     assert browser.run("document.getElementById('heat').dataset.show") == "lost"

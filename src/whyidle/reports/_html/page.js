@@ -1,6 +1,6 @@
 "use strict";
 /* Makes the page explorable. Everything it needs stands in the page; without it the page still
-   says everything, only the timeline cannot be zoomed nor tables sorted. */
+   says everything, only the timeline cannot be zoomed. */
 (() => {
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
@@ -36,36 +36,6 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     redraws.forEach((redraw) => redraw());
   });
-
-  /* -- kernel table ------------------------------------------------------------------------ */
-
-  function sortable(table) {
-    const heads = [...table.tHead.rows[0].cells];
-    const key = (row, i, numeric) => {
-      const cell = row.cells[i];
-      return numeric ? Number(cell.dataset.value) : cell.textContent.toLowerCase();
-    };
-    heads.forEach((head, i) => head.addEventListener("click", () => {
-      const numeric = head.dataset.sort === "number";
-      const before = head.getAttribute("aria-sort");
-      const down = before ? before === "ascending" : numeric;
-      heads.forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const rows = [...table.tBodies[0].rows];
-      rows.sort((a, b) => {
-        const [x, y] = [key(a, i, numeric), key(b, i, numeric)];
-        return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
-      });
-      table.tBodies[0].append(...rows);
-      unfold();
-    }));
-  }
-  function unfold() {
-    document.querySelectorAll(".folded").forEach((row) => row.classList.remove("folded"));
-    byId("more")?.remove();
-  }
-  if (byId("kernels")) sortable(byId("kernels"));
-  byId("more")?.addEventListener("click", unfold);
 
   /* -- timeline ---------------------------------------------------------------------------- */
 
@@ -349,7 +319,6 @@
 
   addEventListener("beforeprint", () => {
     document.querySelectorAll("details").forEach((part) => { part.open = true; });
-    unfold();
   });
 
   if (data.ranks && byId("heat")) heat(byId("heat"), data.ranks);
