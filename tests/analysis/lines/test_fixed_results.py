@@ -90,6 +90,12 @@ def test_what_a_loss_trains_is_not_fixed(made, uses):
         assert not lines.of_samples
 
 
+@pytest.mark.parametrize("off", ["p.requires_grad = False", "p.requires_grad_(False)"])
+def test_a_network_whose_gradients_are_switched_off_one_by_one_is_fixed(off):
+    switch = f"enc = Encoder().eval()\nfor p in enc.parameters():\n    {off}\nsave(enc)\n"
+    assert found("z = enc(x)", head=HEAD + switch) == ["z = enc(x)"]
+
+
 def test_a_function_of_a_class_that_is_given_the_object():
     text = (
         HEAD

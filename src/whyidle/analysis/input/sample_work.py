@@ -13,6 +13,7 @@ from itertools import takewhile
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.decoding_libraries import DataKind, data_kind
 from whyidle.analysis.intervals import Intervals
+from whyidle.analysis.lines.line_purposes import quote_line
 from whyidle.analysis.lines.preceding_lines import find_preceding_lines
 from whyidle.analysis.lines.sampled_lines import sampled_stacks
 from whyidle.analysis.lines.source_lines import frame_place, in_library
@@ -174,7 +175,7 @@ def _divide_work(facts: Facts, stacks: Counter[str], late: Counter[str]) -> Samp
         function=most[1] or "",
         looped=looped[most] >= LOOPED * called[most],
         kind=data_kind(stacks) or _KINDS.get(facts.timeline.loading.sample),
-        text=sources.text_of(before[0] if before else places[costly]),
+        text=quote_line(facts.timeline.sources, before[0] if before else places[costly]),
         leading=leading / total if random else 0.0,
         random=f"{(most[0] or '').rpartition('/')[2]}:{random}" if random and leading else "",
         before=before,
@@ -193,17 +194,8 @@ class _Sources:
 
     def __init__(self, sources: Mapping[str, str]) -> None:
         self._sources = sources
-        self._lines: dict[str, list[str]] = {}
         self._loops: dict[str, Counter[int]] = {}
         self._decisive: dict[str, dict[int, int]] = {}
-
-    def text_of(self, place: Place) -> str:
-        """Return the text of a line; empty where it was not kept."""
-        file = place.file or ""
-        if file not in self._lines:
-            self._lines[file] = self._sources.get(file, "").splitlines()
-        lines, number = self._lines[file], (place.line or 0) - 1
-        return lines[number].strip() if 0 <= number < len(lines) else ""
 
     def decisive_place(self, place: Place) -> Place:
         """Return the place of the loops in a statement of several lines, else the place itself."""

@@ -245,7 +245,8 @@ class _Source:
             return False
         used = rf"\b{re.escape(name)}\.(train|parameters|state_dict|load_state_dict|named_\w+)\("
         named = re.findall(used, self._text)
-        loops = rf"for \w+ in {re.escape(name)}\.parameters\(\):\s+\w+\.requires_grad = False"
+        each = rf"for \w+ in {re.escape(name)}\.parameters\(\):"
+        loops = rf"{each}\s+\w+\.requires_grad(?: = |_\()False"
         off = r"\.requires_grad_\(False\)"
         is_off = re.search(loops, self._text) or re.search(rf"\b{name}{off}", self._text)
         is_off = is_off or re.search(off, ast.unparse(made))
