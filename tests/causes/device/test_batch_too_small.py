@@ -175,3 +175,29 @@ def test_measured_passes_replace_the_model():
     assert free.facts.times == 16
     assert free.predicted.speedup == pytest.approx(16.0, rel=0.01)
     assert free.predicted.method == "passes measured in this job"
+
+
+def watched_on_cpu(framework="pytorch", *, closure=False):
+    """An update of 8 ms and passes of 2 ms; a closure calls the passes inside the optimizer."""
+    job = Builder(device="CPU")
+    for _ in range(4):
+        with job.step(), job.span("Optimizer.step#Adam.step"):
+            for _ in range(20):
+                job.op("aten::mul", host=us(50 if closure else 10))
+            if closure:
+                with job.span("whyidle::backward"):
+                    job.op("aten::mul", host=us(1000))
+            for _ in range(20):
+                job.op("aten::addcmul_", host=us(15))
+    return replace(job.timeline(), info=DeviceInfo(kind="cpu"), framework=framework)
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "jax"])
+def test_a_compiled_step_is_not_taken_for_an_update_that_is_paid_once(framework):
+    assert CAUSE_ON_CPU(Facts(watched_on_cpu())).predicted.speedup > 8
+    assert CAUSE_ON_CPU(Facts(watched_on_cpu(framework))) is None
+
+
+def test_passes_that_an_optimizer_calls_are_not_its_update():
+    """LBFGS, and every optimizer of Lightning: ``optimizer.step(closure)``."""
+    assert CAUSE_ON_CPU(Facts(watched_on_cpu(closure=True))) is None

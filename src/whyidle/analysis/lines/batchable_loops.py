@@ -1,8 +1,9 @@
 """Loops of the user's source whose turns one call on whole tensors could replace, by the source.
 
 A *batchable* loop handles one sample, word or element per turn, and no turn needs the result of the
-one before it. A loop over modules runs a different layer each turn, a recurrence needs what it has
-computed, and the training loop updates the model: none of them is one. A *recurrent layer* can take
+one before it. A loop over modules runs a different layer each turn, what a dictionary holds, such
+as parameters by name, has shapes of its own, a recurrence needs what it has computed, and the
+training loop updates the model: none of them is one. A *recurrent layer* can take
 the place of a loop that calls cells, if only their own states pass from turn to turn. A *rollout*
 asks a policy for one action per turn, and gives it to an environment; several environments could go
 together.
@@ -180,7 +181,17 @@ def _is_independent(loop: ast.For) -> bool:
     if _trains(loop) or any(called_name(call) == "step" for call in calls):
         return False
     variables = targets_of(loop.target)
-    return not _calls_its_variable(loop, variables) and not _has_recurrence(loop, variables)
+    apart = _calls_its_variable(loop, variables) or _is_over_keys(loop, variables)
+    return not apart and not _has_recurrence(loop, variables)
+
+
+def _is_over_keys(loop: ast.For, variables: set[str]) -> bool:
+    """Whether a loop goes over a dictionary: it looks up what it loops over (``for k in params``
+    and ``params[k]``), or asks for its entries (``params.items()``)."""
+    if isinstance(loop.iter, ast.Call):
+        return not loop.iter.args and called_name(loop.iter) in ("items", "keys", "values")
+    looked_up = {ast.unparse(node) for node in ast.walk(loop) if isinstance(node, ast.Subscript)}
+    return any(f"{ast.unparse(loop.iter)}[{name}]" in looked_up for name in variables)
 
 
 def _calls_its_variable(node: ast.AST, variables: set[str]) -> bool:

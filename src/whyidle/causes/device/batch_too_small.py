@@ -21,6 +21,7 @@ from whyidle.causes.device._kernel_savings import memory_used, share_evidence
 from whyidle.model.cause import MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import DeviceFacts
+from whyidle.model.roles import Role
 
 LEAST_GAIN: Final = 1.25
 """least samples per second at twice the batch, relative to now, also at the lower bound: with less
@@ -112,6 +113,8 @@ def batch_too_small(facts: Facts) -> Proof | None:
 
 def _small_on_cpu(facts: Facts) -> Proof | None:
     run = facts.live or facts
+    if run.timeline.framework != "pytorch" and not len(run.rows_of(Role.BACKWARD)):
+        return None  # a compiled step, whose update is not timed by itself
     if find_operator_loop(run) or find_rollout(run):  # calls for each sample or element
         return None
     times, best = 1, Predicted(speedup=1.0, low=1.0, high=1.0, method="")
