@@ -201,3 +201,11 @@ def test_a_compiled_step_is_not_taken_for_an_update_that_is_paid_once(framework)
 def test_passes_that_an_optimizer_calls_are_not_its_update():
     """LBFGS, and every optimizer of Lightning: ``optimizer.step(closure)``."""
     assert CAUSE_ON_CPU(Facts(watched_on_cpu(closure=True))) is None
+
+
+@pytest.mark.parametrize(("inputs", "found"), [("graph", False), ("xs[epoch]", True)])
+def test_a_step_on_all_data_has_no_larger_batch(inputs, found):
+    train = f"    f(model({inputs}), y).backward()\n    optimizer.step()\n"
+    text = f"for epoch in range(200):\n{train}"
+    job = replace(on_cpu(4), sources={"/job/train.py": text})
+    assert (CAUSE_ON_CPU(Facts(job)) is not None) == found

@@ -15,6 +15,7 @@ from whyidle.analysis.input.batch_size import (
     predict_larger_batch,
     predict_on_cpu,
 )
+from whyidle.analysis.lines.batchable_loops import may_take_more
 from whyidle.analysis.lines.operator_loops import find_operator_loop, find_rollout
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.device._kernel_savings import memory_used, share_evidence
@@ -62,7 +63,8 @@ def batch_too_small(facts: Facts) -> Proof | None:
 
     Job on the CPU: the optimizer's step, and the calls of operators in recorded steps, are paid
     once per step whatever the batch. Passes that ``--look model`` timed with larger batches replace
-    this model. It is a remark unless most of the step is paid once.
+    this model. It is a remark unless most of the step is paid once. By the source, steps that train
+    on all data at once, and those of one environment, can take no more samples.
 
     What looks alike
     ----------------
@@ -117,6 +119,10 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
         return None  # a compiled step, whose update is not timed by itself
     if find_operator_loop(run) or find_rollout(run):  # calls for each sample or element
         return None
+    if not run.timeline.loading.loaders and not all(
+        map(may_take_more, run.timeline.sources.values())
+    ):
+        return None
     times, best = 1, Predicted(speedup=1.0, low=1.0, high=1.0, method="")
     while times < MOST_ON_CPU:
         more = predict_on_cpu(facts, 2.0 * times)
@@ -127,6 +133,7 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
         return None
     sizes = {loader.batch_size for loader in run.timeline.loading.loaders}
     batch = sizes.pop() if len(sizes) == 1 else find_batch_size(facts)
+    batch = batch if (backward_passes(run) or 1) == 1 else None  # accumulated, or of several losses
     now = f" instead of {batch:,}" if batch else ""
     samples = f"{times * batch:,} samples" if batch else f"{times} times the samples"
     twice = predict_on_cpu(facts, 2.0)
