@@ -75,7 +75,7 @@ def test_memory_limits_the_factor():
     assert proof.facts.times == 2
 
 
-def accumulated(passes, batch=8):
+def accumulated(passes, batch=8, optimizers=0):
     """The same kernels in so many backward passes of a step, as a watched run records them."""
     job = Builder(device=A100)
     for _ in range(4):
@@ -91,7 +91,16 @@ def accumulated(passes, batch=8):
                         types=["float", "float", "Scalar"],
                         host=us(20),
                     )
+            for number in range(optimizers):
+                with job.span(f"Optimizer.step#Adam{number}.step"):
+                    job.now += us(1)
     return job
+
+
+def test_passes_of_several_optimizers_are_not_accumulated():
+    """A GAN: two losses of one network, one of the other."""
+    assert fixes(judge(CAUSE, accumulated(4, optimizers=1)))
+    assert not fixes(judge(CAUSE, accumulated(4, optimizers=2)))
 
 
 def fixes(proof):

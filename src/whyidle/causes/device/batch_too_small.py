@@ -117,11 +117,11 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
     run = facts.live or facts
     if run.timeline.framework != "pytorch" and not len(run.rows_of(Role.BACKWARD)):
         return None  # a compiled step, whose update is not timed by itself
-    if find_operator_loop(run) or find_rollout(run):  # calls for each sample or element
+    loop = find_operator_loop(run)
+    if (loop and run.share_of(loop.spans) >= HOST) or find_rollout(run):  # calls for each sample
         return None
-    if not run.timeline.loading.loaders and not all(
-        map(may_take_more, run.timeline.sources.values())
-    ):
+    texts = () if run.timeline.loading.loaders else run.timeline.sources.values()
+    if not all(map(may_take_more, texts)):
         return None
     times, best = 1, Predicted(speedup=1.0, low=1.0, high=1.0, method="")
     while times < MOST_ON_CPU:
@@ -160,8 +160,10 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
 
 def _larger_microbatch(facts: Facts, best: LargerBatch) -> tuple[int, Predicted] | None:
     """How many passes of a step can be joined within the predicted range, and the gain; None
-    without several equal passes."""
-    count = backward_passes(facts) or 1
+    without several equal passes: those of several optimizers, as in a GAN, are of other losses."""
+    updates = facts.timeline.host.start[facts.rows_of(Role.OPTIMIZER)]
+    several = facts.host_scope.contains_times(updates).sum() > facts.step_count
+    count = 1 if several else backward_passes(facts) or 1
     times = max(n for n in range(1, int(best.times) + 1) if count % n == 0)
     joined = predict_larger_batch(facts, float(times)) if times > 1 else None
     return None if joined is None else (times, joined.predict_gain())
