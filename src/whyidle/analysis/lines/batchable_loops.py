@@ -81,37 +81,30 @@ def find_loops(text: str) -> LoopLines:
 
 def may_take_more(text: str) -> bool:
     """Return whether a training step could take more samples, by the text of the file that trains:
-    a loop goes over something else than numbers, slices by its variable, or calls what may draw
-    samples. One that does none of it trains on all data at once. Nor can a step take more where an
-    environment gives samples one by one."""
-    tree, takes, trained = parse_source(text), False, False
-    nodes = list(ast.walk(tree)) if tree is not None else []
+    a loop goes over something else than numbers, slices or indexes by its variable, or calls what
+    may draw samples. One that does none of it trains on all data at once. Nor can a step take more
+    where an environment gives samples one by one."""
+    nodes = list(ast.walk(parse_source(text) or ast.Module([], [])))
     functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+    takes = []
     for loop in (node for node in nodes if isinstance(node, ast.For | ast.While)):
-        reached = _nodes_reached(loop, functions)
+        reached, over, own = list(ast.walk(loop)), "count()", set[str]()
+        if isinstance(loop, ast.For):
+            over, own = ast.unparse(loop.iter), targets_of(loop.target)
+        left = dict(functions)
+        for node in reached:  # which grows by the functions that it calls
+            name = called_name(node) if isinstance(node, ast.Call) else ""
+            reached += ast.walk(left.pop(name)) if name in left else ()
         calls = [node for node in reached if isinstance(node, ast.Call)]
-        if not any(map(is_training_call, calls)):
-            continue
-        if any(map(_gives_action, reached)):
-            return False
-        trained, own = True, targets_of(loop.target) if isinstance(loop, ast.For) else set[str]()
-        over = ast.unparse(loop.iter) if isinstance(loop, ast.For) else "count()"
-        indexed = [names_in(node.slice) for node in reached if isinstance(node, ast.Subscript)]
-        takes |= not re.search(r"range\(|count\(", over) or any(names & own for names in indexed)
-        takes |= any(isinstance(node, ast.Slice) and names_in(node) for node in reached)
-        takes |= any(_TAKES.search(called_name(call)) for call in calls)
-    return takes or not trained
-
-
-def _nodes_reached(loop: ast.AST, functions: Mapping[str, ast.FunctionDef]) -> list[ast.AST]:
-    """What a loop holds, and the functions of its file that it calls."""
-    reached, called = list(ast.walk(loop)), set[str]()
-    for node in reached:  # which grows
-        name = called_name(node) if isinstance(node, ast.Call) else ""
-        if name in functions and name not in called:
-            called.add(name)
-            reached += ast.walk(functions[name])
-    return reached
+        if any(map(is_training_call, calls)):
+            indexed = [names_in(node.slice) for node in reached if isinstance(node, ast.Subscript)]
+            slices = any(isinstance(node, ast.Slice) and names_in(node) for node in reached)
+            drawn = slices or any(_TAKES.search(called_name(call)) for call in calls)
+            numbers = re.search(r"range\(|count\(", over) and not any(x & own for x in indexed)
+            if any(map(_gives_action, reached)):
+                return False
+            takes.append(drawn or not numbers)
+    return any(takes) or not takes
 
 
 def _find_cells(tree: ast.AST) -> dict[str, str]:
