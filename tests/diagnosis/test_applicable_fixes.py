@@ -3,11 +3,17 @@
 import importlib
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from whyidle import catalog
-from whyidle.diagnosis.applicable_fixes import find_subjects, fit_subjects
-from whyidle.model.diagnosis import Edit, ProposedFix
+from whyidle.analysis.facts import Facts
+from whyidle.diagnosis.applicable_fixes import (
+    find_subjects,
+    fit_subjects,
+    keep_applicable_fixes,
+)
+from whyidle.model.diagnosis import Edit, Finding, Interval, Predicted, ProposedFix
 from whyidle.model.knobs import KNOBS
 from whyidle.model.loader_tables import Loading
 from whyidle.model.pipeline_facts import Pipeline, PyDataset
@@ -88,3 +94,27 @@ def test_a_job_has_the_subjects_that_its_recording_shows(framework, loading, pro
         built.item()
     timeline = replace(built.timeline(), framework=framework, loading=loading, process=process)
     assert find_subjects(timeline) == subjects
+
+
+@pytest.mark.parametrize(("left", "severity"), [(1.0, "info"), (1.2, "warning")])
+def test_a_finding_whose_worthwhile_fix_does_not_apply_is_a_remark(left, severity):
+    fixes = [
+        replace_prediction(fix_of("torch.num_threads"), 1.5),
+        replace_prediction(fix_of("gc.freeze"), left),
+    ]
+    finding = Finding(
+        cause="some", family="host", bucket="host", severity="warning", headline="", where=[],
+        lost=Interval(low=0.1, high=0.3), removal=None, confidence=0.9, evidence=[], fixes=fixes,
+    )  # fmt: skip
+    built = Builder()
+    with built.step():
+        built.op("add")
+    job = replace(built.timeline(), framework="jax")
+    (kept,) = keep_applicable_fixes([finding], Facts(job))
+    assert [fix.edits[0].knob for fix in kept.fixes] == ["gc.freeze"]
+    assert kept.severity == severity
+
+
+def replace_prediction(fix, speedup):
+    predicted = Predicted(speedup=speedup, low=1.0, high=2.0, method="")
+    return msgspec.structs.replace(fix, predicted=predicted)

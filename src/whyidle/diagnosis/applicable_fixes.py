@@ -13,7 +13,7 @@ import numpy as np
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
-from whyidle.model.cause import MOSTLY
+from whyidle.model.cause import MOSTLY, WORTH
 from whyidle.model.diagnosis import Edit, Finding, ProposedFix
 from whyidle.model.knobs import JAX, KERAS, LOADERS, PYTHON, TENSORFLOW, TORCH, Subject
 from whyidle.model.roles import Role
@@ -63,9 +63,12 @@ def fit_subjects(fix: ProposedFix, subjects: frozenset[Subject]) -> ProposedFix 
 
 
 def _keep(finding: Finding, fit: Callable[[ProposedFix], ProposedFix | None]) -> Finding:
-    return msgspec.structs.replace(
-        finding, fixes=[kept for fix in finding.fixes if (kept := fit(fix))]
-    )
+    """The finding with the fixes that fit; a remark where those with a worthwhile gain do not."""
+    fixes = [kept for fix in finding.fixes if (kept := fit(fix))]
+    gains = [1.0 - 1.0 / fix.predicted.speedup for fix in fixes if fix.predicted]
+    if len(fixes) < len(finding.fixes) and gains and max(gains) < WORTH:
+        finding = msgspec.structs.replace(finding, severity="info")
+    return msgspec.structs.replace(finding, fixes=fixes)
 
 
 def _compiled_share(lead: Facts) -> float:

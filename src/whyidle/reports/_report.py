@@ -88,7 +88,7 @@ def model_section(diagnosis: Diagnosis, most: int | None = None) -> Section | No
     rows: list[tuple[str, Line]] = [
         ("measured", describe_swap(swap)) for swap in model.swaps[:most]
     ]
-    rows += [("not known", text) for text in model.unknown[:most]]
+    rows += [("not known", text) for text in model.unknown[model.pass_s is None : most]]
     notes = [] if most is not None else model.notes
     return Section("Model", [*parts, Facts(rows), Items(notes)], "model")
 
@@ -96,7 +96,7 @@ def model_section(diagnosis: Diagnosis, most: int | None = None) -> Section | No
 def describe_model(model: Architecture) -> str:
     """One line: what a forward and backward pass takes, and what the device can do."""
     if model.pass_s is None:
-        return "the layers were not timed"
+        return ": ".join(["the layers were not timed", *model.unknown[:1]])
     batch = f"{model.batch} samples" if model.batch else "one batch"
     text = f"{format_seconds(model.pass_s)} forward and backward of {batch}"
     if model.peak_flops and model.peak_bytes:

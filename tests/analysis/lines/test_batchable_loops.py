@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from whyidle.analysis.lines.batchable_loops import find_loops
+from whyidle.analysis.lines.batchable_loops import find_loops, may_take_more
 
 
 def lines(text):
@@ -122,3 +122,44 @@ CELLS = "cell = nn.LSTMCell(1, 2)\nstack = nn.ModuleList([nn.GRUCell(2, 2) for _
 )
 def test_a_layer_replaces_a_loop_in_which_only_states_of_cells_are_handed_on(layer, loop):
     assert next(iter(find_loops(CELLS + loop).recurrent.values()), "") == layer
+
+
+@pytest.mark.parametrize(
+    ("loop", "found"),
+    [
+        ("for k in params:\n    m[k] = 0.9 * m[k] + g[k]\n    params[k] -= lr * m[k]", False),
+        ("for name, p in params.items():\n    out.append(p.norm())", False),
+        ("for p in state.values():\n    total.append(p.sum())", False),
+        ("for i in range(len(x)):\n    x[i] = shift(x[i])", True),
+        ("for row in x:\n    out.append(table[row].sum())", True),
+        ("for row in rows.values(0):\n    out.append(row.sum())", True),
+    ],
+)
+def test_what_a_dictionary_holds_is_not_stacked(loop, found):
+    """Parameters by name have shapes of their own."""
+    assert bool(find_loops(loop).batchable) == found
+
+
+STEP = "loss = f(model(x, a)[train], y[train])\n    loss.backward()\n    optimizer.step()"
+ACT = "obs, reward, done, _ = env.step(action)"
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        (f"for epoch in range(200):\n    {STEP}\n    log[epoch - epoch:] = loss", True),
+        (f"for epoch in range(200):\n    {STEP}\n    print(epoch, loss.item())", False),
+        (f"def train(epoch):\n    {STEP}\nfor epoch in range(200):\n    train(epoch)", False),
+        (f"for x, y in loader:\n    {STEP}", True),
+        (f"for i in range(9):\n    x, y = xs[i], ys[i]\n    {STEP}", True),
+        (f"for i in range(0, n, 8):\n    x = xs[i : i + 8]\n    {STEP}", True),
+        (f"while True:\n    x = torch.randn(8, 4)\n    {STEP}", True),
+        (f"for i in range(9):\n    x, y = get_batch()\n    {STEP}", True),
+        (f"while True:\n    {ACT}\n    x = memory.sample(8)\n    {STEP}", False),
+        (f"def play():\n    {ACT}\nfor i in range(9):\n    play()\n    {STEP}", False),
+        ("trainer.fit(model)", True),
+        ("def (", True),
+    ],
+)
+def test_a_step_on_all_data_or_of_one_environment_takes_no_more_samples(text, more):
+    assert may_take_more(text) == more

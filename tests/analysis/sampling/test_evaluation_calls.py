@@ -42,3 +42,24 @@ def test_all_of_an_evaluation_counts():
 def test_a_function_that_every_step_calls_is_training():
     share = Facts(train(in_step=True).timeline()).bucket_share("evaluation")
     assert share < 0.25  # as samples show
+
+
+def test_the_place_of_an_evaluation_is_not_that_of_the_forward_pass_after_it():
+    """Each evaluation records its line; the forward pass is only seen by a sample now and then."""
+    job = RecordedJob(cores=4.0)
+    for step in range(60):
+        with job.call("evaluation\tevaluation"):
+            job.samples.append((job.now, -1, EVALUATE, 0))
+            job.now += ms(4)
+        if step % 5 == 0:
+            job.work(f"/job/net.py(5): forward;{LOOP}", ms(4))
+        else:
+            job.now += ms(4)
+        job.backward(LOOP, ms(4))
+        job.step(LOOP, ms(1))
+    facts = Facts(job.timeline())
+    shares = {line.place.line: line.time / facts.scope.total for line in facts.lines if line.place}
+    assert shares[30] == pytest.approx(4 / 13, abs=0.03)
+    assert shares[5] == pytest.approx(4 / 13, abs=0.03)
+    assert judge("heavy-evaluation", job)
+    assert judge("costly-call", job) is None

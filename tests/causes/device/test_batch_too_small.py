@@ -75,7 +75,7 @@ def test_memory_limits_the_factor():
     assert proof.facts.times == 2
 
 
-def accumulated(passes, batch=8):
+def accumulated(passes, batch=8, optimizers=0):
     """The same kernels in so many backward passes of a step, as a watched run records them."""
     job = Builder(device=A100)
     for _ in range(4):
@@ -91,7 +91,16 @@ def accumulated(passes, batch=8):
                         types=["float", "float", "Scalar"],
                         host=us(20),
                     )
+            for number in range(optimizers):
+                with job.span(f"Optimizer.step#Adam{number}.step"):
+                    job.now += us(1)
     return job
+
+
+def test_passes_of_several_optimizers_are_not_accumulated():
+    """A GAN: two losses of one network, one of the other."""
+    assert fixes(judge(CAUSE, accumulated(4, optimizers=1)))
+    assert not fixes(judge(CAUSE, accumulated(4, optimizers=2)))
 
 
 def fixes(proof):
@@ -175,3 +184,37 @@ def test_measured_passes_replace_the_model():
     assert free.facts.times == 16
     assert free.predicted.speedup == pytest.approx(16.0, rel=0.01)
     assert free.predicted.method == "passes measured in this job"
+
+
+def watched_on_cpu(framework="pytorch", *, closure=False):
+    """An update of 8 ms and passes of 2 ms; a closure calls the passes inside the optimizer."""
+    job = Builder(device="CPU")
+    for _ in range(4):
+        with job.step(), job.span("Optimizer.step#Adam.step"):
+            for _ in range(20):
+                job.op("aten::mul", host=us(50 if closure else 10))
+            if closure:
+                with job.span("whyidle::backward"):
+                    job.op("aten::mul", host=us(1000))
+            for _ in range(20):
+                job.op("aten::addcmul_", host=us(15))
+    return replace(job.timeline(), info=DeviceInfo(kind="cpu"), framework=framework)
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "jax"])
+def test_a_compiled_step_is_not_taken_for_an_update_that_is_paid_once(framework):
+    assert CAUSE_ON_CPU(Facts(watched_on_cpu())).predicted.speedup > 8
+    assert CAUSE_ON_CPU(Facts(watched_on_cpu(framework))) is None
+
+
+def test_passes_that_an_optimizer_calls_are_not_its_update():
+    """LBFGS, and every optimizer of Lightning: ``optimizer.step(closure)``."""
+    assert CAUSE_ON_CPU(Facts(watched_on_cpu(closure=True))) is None
+
+
+@pytest.mark.parametrize(("inputs", "found"), [("graph", False), ("xs[epoch]", True)])
+def test_a_step_on_all_data_has_no_larger_batch(inputs, found):
+    train = f"    f(model({inputs}), y).backward()\n    optimizer.step()\n"
+    text = f"for epoch in range(200):\n{train}"
+    job = replace(on_cpu(4), sources={"/job/train.py": text})
+    assert (CAUSE_ON_CPU(Facts(job)) is not None) == found

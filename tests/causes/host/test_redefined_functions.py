@@ -116,3 +116,30 @@ def test_steps_that_compile_nothing_show_what_remains():
     ).predicted
     assert predicted.speedup == pytest.approx((17 * 55 + 2 * 8) / 19 / 8, rel=0.1)
     assert predicted.low > 5
+
+
+@pytest.mark.parametrize(("every", "found"), [(100, False), (1, True)])
+def test_operators_compiled_between_two_calls_are_of_one_step(every, found):
+    """Steps run beside the host, which evaluates once: other shapes compile operators."""
+    job = RecordedJob(framework="jax", version="0.10", compiled=True)
+    compiles, begun = [], job.now
+    for step in range(20):
+        with (
+            job.call("optimizer\tjit(step)"),
+            job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP),
+        ):
+            job.work("/job/train.py(9): <module>", 1 * MS)
+        for turn in range(1, 7) if step == 10 or (step > 10 and step % every == 0) else ():
+            role = "recompile" if turn > 1 else "compile"
+            with job.call(f"{role}\twhyidle::compile{' again' * (turn > 1)}#(0): jit(add)"):
+                compiles.append(
+                    {"file": "", "line": 0, "function": "jit(add)", "turn": turn,
+                     "began": job.now, "seconds": 0.05, "reason": None}
+                )  # fmt: skip
+                job.python("/job/train.py(12): <module>", 50 * MS)
+    each = (job.now - begun) // 20
+    for step in range(20):
+        span = (begun + step * each, begun + (step + 1) * each)
+        job.spans.append((*span, "execution\tjit(step)", HostKind.OP))
+    job.documents["compiles.json"] = {"functions": 1, "compiles": compiles}
+    assert (judge("recompilation-storm", job) is not None) == found

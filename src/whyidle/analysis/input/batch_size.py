@@ -157,10 +157,13 @@ def predict_on_cpu(facts: Facts, times: float) -> Predicted:
     linearly. Else the optimizer's step and what calls of operators cost are paid once per step. The
     lower bound takes as such only what lies between operators, and assumes that the script's own
     Python grows; the upper one that half of the operators' time does not, as that of a product
-    which mostly reads weights."""
+    which mostly reads weights. Of an optimizer that calls the model (a closure), what follows the
+    last backward pass is its own."""
     run = facts.live or facts
     host, rows = run.timeline.host, run.rows_of(Role.OPTIMIZER)
-    optimizer = run.share_of(union_of(host.start[rows], host.end[rows]))
+    start, end, passed = host.start[rows], host.end[rows], host.end[run.rows_of(Role.BACKWARD)]
+    last = np.append(-1, np.sort(passed))[np.searchsorted(np.sort(passed), end, side="right")]
+    optimizer = run.share_of(union_of(np.maximum(start, last), end))
     passes = max(run.bucket_share("compute") - optimizer, 0.0)
     look, python = run.timeline.process.model_look, run.bucket_share("host")
     rest = 1.0 - optimizer - passes - python

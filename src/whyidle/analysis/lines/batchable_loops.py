@@ -1,8 +1,9 @@
 """Loops of the user's source whose turns one call on whole tensors could replace, by the source.
 
 A *batchable* loop handles one sample, word or element per turn, and no turn needs the result of the
-one before it. A loop over modules runs a different layer each turn, a recurrence needs what it has
-computed, and the training loop updates the model: none of them is one. A *recurrent layer* can take
+one before it. A loop over modules runs a different layer each turn, what a dictionary holds, such
+as parameters by name, has shapes of its own, a recurrence needs what it has computed, and the
+training loop updates the model: none of them is one. A *recurrent layer* can take
 the place of a loop that calls cells, if only their own states pass from turn to turn. A *rollout*
 asks a policy for one action per turn, and gives it to an environment; several environments could go
 together.
@@ -33,6 +34,10 @@ LEAST_RESULTS: Final = 3
 _CHOICES: Final = frozenset({"sample", "argmax", "multinomial"})
 """methods and functions that choose an action"""
 _CELL: Final = re.compile(r"(LSTM|GRU|RNN)Cell")
+_TAKES: Final = re.compile(
+    r"rand|perm(?!ut)|sampl|shuffl|choice|batch|next|get|load|data|gener|read"
+)
+"""functions that may give each step other samples"""
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
@@ -72,6 +77,34 @@ def find_loops(text: str) -> LoopLines:
             batchable.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     batched, rolled, acting = map(frozenset, (batchable, rollout, environment))
     return LoopLines(batched, rolled, acting, recurrent)
+
+
+def may_take_more(text: str) -> bool:
+    """Return whether a training step could take more samples, by the text of the file that trains:
+    a loop goes over something else than numbers, slices or indexes by its variable, or calls what
+    may draw samples. One that does none of it trains on all data at once. Nor can a step take more
+    where an environment gives samples one by one."""
+    nodes = list(ast.walk(parse_source(text) or ast.Module([], [])))
+    functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
+    takes = []
+    for loop in (node for node in nodes if isinstance(node, ast.For | ast.While)):
+        reached, over, own = list(ast.walk(loop)), "count()", set[str]()
+        if isinstance(loop, ast.For):
+            over, own = ast.unparse(loop.iter), targets_of(loop.target)
+        left = dict(functions)
+        for node in reached:  # which grows by the functions that it calls
+            name = called_name(node) if isinstance(node, ast.Call) else ""
+            reached += ast.walk(left.pop(name)) if name in left else ()
+        calls = [node for node in reached if isinstance(node, ast.Call)]
+        if any(map(is_training_call, calls)):
+            indexed = [names_in(node.slice) for node in reached if isinstance(node, ast.Subscript)]
+            slices = any(isinstance(node, ast.Slice) and names_in(node) for node in reached)
+            drawn = slices or any(_TAKES.search(called_name(call)) for call in calls)
+            numbers = re.search(r"range\(|count\(", over) and not any(x & own for x in indexed)
+            if any(map(_gives_action, reached)):
+                return False
+            takes.append(drawn or not numbers)
+    return any(takes) or not takes
 
 
 def _find_cells(tree: ast.AST) -> dict[str, str]:
@@ -180,7 +213,17 @@ def _is_independent(loop: ast.For) -> bool:
     if _trains(loop) or any(called_name(call) == "step" for call in calls):
         return False
     variables = targets_of(loop.target)
-    return not _calls_its_variable(loop, variables) and not _has_recurrence(loop, variables)
+    apart = _calls_its_variable(loop, variables) or _is_over_keys(loop, variables)
+    return not apart and not _has_recurrence(loop, variables)
+
+
+def _is_over_keys(loop: ast.For, variables: set[str]) -> bool:
+    """Whether a loop goes over a dictionary: it looks up what it loops over (``for k in params``
+    and ``params[k]``), or asks for its entries (``params.items()``)."""
+    if isinstance(loop.iter, ast.Call):
+        return not loop.iter.args and called_name(loop.iter) in ("items", "keys", "values")
+    looked_up = {ast.unparse(node) for node in ast.walk(loop) if isinstance(node, ast.Subscript)}
+    return any(f"{ast.unparse(loop.iter)}[{name}]" in looked_up for name in variables)
 
 
 def _calls_its_variable(node: ast.AST, variables: set[str]) -> bool:

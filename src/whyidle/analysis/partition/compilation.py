@@ -45,9 +45,14 @@ def _compiles(facts: Facts) -> tuple[Compilation, ...]:
 
 
 def recompilations(facts: Facts) -> tuple[Intervals, int]:
-    """Return when functions were compiled again habitually, and in how many steps in scope."""
+    """Return when functions were compiled again habitually, and in how many steps in scope. Steps
+    that run beside the host are told by their calls: between two, the host compiles at most for
+    one step, such as an evaluation after an epoch."""
     steps: dict[tuple[str, int, str, str], set[int]] = {}
     starts, base_ns = facts.steps.on_host[0], facts.timeline.base_ns
+    if len(facts.timeline.rows_of(Role.EXECUTION)):
+        calls = np.sort(facts.timeline.host.start[facts.timeline.rows_of(Role.OPTIMIZER)])
+        starts = calls[:: max(1, len(calls) // len(starts))][: len(starts)]
     for run in _compiles(facts):
         index = np.searchsorted(starts, run.began - base_ns, side="right") - 1
         step = int(np.clip(index, 0, len(starts) - 1))

@@ -147,9 +147,13 @@ def interpret_samples(timeline: Timeline) -> Timeline:
 
 
 def _bounding_calls(timeline: Timeline, calls: HostEvents) -> HostEvents:
-    """The calls that bound the phases of a step. What runs on a device of its own is put on the
-    thread that calls it: what that thread does meanwhile says nothing of the time without it."""
+    """The calls that bound the phases of a step; also an evaluation without such a call, as its
+    place is recorded each time. What runs on a device of its own is put on the thread that calls
+    it: what that thread does meanwhile says nothing of the time without it."""
     phases = calls.take_rows(timeline.has_role(calls, *PHASES))
+    pauses = calls.take_rows(timeline.has_role(calls, Role.EVALUATION))
+    before, after = np.searchsorted(np.sort(phases.start), [pauses.start, pauses.end])
+    phases = phases.join(pauses.take_rows(before == after))
     executed = calls.take_rows(timeline.has_role(calls, Role.EXECUTION))
     if not len(executed) or not len(phases):
         return phases

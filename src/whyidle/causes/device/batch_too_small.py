@@ -15,12 +15,14 @@ from whyidle.analysis.input.batch_size import (
     predict_larger_batch,
     predict_on_cpu,
 )
+from whyidle.analysis.lines.batchable_loops import may_take_more
 from whyidle.analysis.lines.operator_loops import find_operator_loop, find_rollout
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.device._kernel_savings import memory_used, share_evidence
 from whyidle.model.cause import MOSTLY, Proof, cause
 from whyidle.model.diagnosis import Evidence, Predicted
 from whyidle.model.proof_facts import DeviceFacts
+from whyidle.model.roles import Role
 
 LEAST_GAIN: Final = 1.25
 """least samples per second at twice the batch, relative to now, also at the lower bound: with less
@@ -61,7 +63,8 @@ def batch_too_small(facts: Facts) -> Proof | None:
 
     Job on the CPU: the optimizer's step, and the calls of operators in recorded steps, are paid
     once per step whatever the batch. Passes that ``--look model`` timed with larger batches replace
-    this model. It is a remark unless most of the step is paid once.
+    this model. It is a remark unless most of the step is paid once. By the source, steps that train
+    on all data at once, and those of one environment, can take no more samples.
 
     What looks alike
     ----------------
@@ -112,7 +115,13 @@ def batch_too_small(facts: Facts) -> Proof | None:
 
 def _small_on_cpu(facts: Facts) -> Proof | None:
     run = facts.live or facts
-    if find_operator_loop(run) or find_rollout(run):  # calls for each sample or element
+    if run.timeline.framework != "pytorch" and not len(run.rows_of(Role.BACKWARD)):
+        return None  # a compiled step, whose update is not timed by itself
+    loop = find_operator_loop(run)
+    if (loop and run.share_of(loop.spans) >= HOST) or find_rollout(run):  # calls for each sample
+        return None
+    texts = () if run.timeline.loading.loaders else run.timeline.sources.values()
+    if not all(map(may_take_more, texts)):
         return None
     times, best = 1, Predicted(speedup=1.0, low=1.0, high=1.0, method="")
     while times < MOST_ON_CPU:
@@ -124,6 +133,7 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
         return None
     sizes = {loader.batch_size for loader in run.timeline.loading.loaders}
     batch = sizes.pop() if len(sizes) == 1 else find_batch_size(facts)
+    batch = batch if (backward_passes(run) or 1) == 1 else None  # accumulated, or of several losses
     now = f" instead of {batch:,}" if batch else ""
     samples = f"{times * batch:,} samples" if batch else f"{times} times the samples"
     twice = predict_on_cpu(facts, 2.0)
@@ -150,8 +160,10 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
 
 def _larger_microbatch(facts: Facts, best: LargerBatch) -> tuple[int, Predicted] | None:
     """How many passes of a step can be joined within the predicted range, and the gain; None
-    without several equal passes."""
-    count = backward_passes(facts) or 1
+    without several equal passes: those of several optimizers, as in a GAN, are of other losses."""
+    updates = facts.timeline.host.start[facts.rows_of(Role.OPTIMIZER)]
+    several = facts.host_scope.contains_times(updates).sum() > facts.step_count
+    count = 1 if several else backward_passes(facts) or 1
     times = max(n for n in range(1, int(best.times) + 1) if count % n == 0)
     joined = predict_larger_batch(facts, float(times)) if times > 1 else None
     return None if joined is None else (times, joined.predict_gain())

@@ -113,15 +113,16 @@ def find_eager_calls(facts: Facts) -> EagerCalls:
     if timeline.framework != "jax" or not facts.on_cpu or not has_compiled_steps(facts):
         return EagerCalls()
     python, called = facts.time_of(*PYTHON), facts.rows_of(Role.OPTIMIZER)
-    steps = sampled_stacks(facts, union_of(host.start[called], host.end[called]))
-    calling = {"", *map(own_frame, steps)}
-    whole, eager, leading = Counter[str](), Counter[str](), Counter[str]()
-    for stack, time in sampled_stacks(facts, python).items():
+    steps = union_of(host.start[called], host.end[called])
+    calling, whole, eager, leading = (Counter[str]() for _ in range(4))
+    for stack, time in sampled_stacks(facts, steps).items():
+        calling[own_frame(stack)] += time
+    for stack, time in sampled_stacks(facts, python - steps).items():
         whole[line := own_frame(stack)] += time
-        if line not in calling and _is_eager(facts, stack.partition(line)[0]):
+        if line and _is_eager(facts, stack.partition(line)[0]):
             eager[line] += time
             leading.update(dict.fromkeys(own_frames(stack), time))
-    found = [line for line, time in eager.most_common() if time > MOSTLY * whole[line]]
+    found = [x for x, time in eager.most_common() if time > max(MOSTLY * whole[x], calling[x])]
     most = [line for line, time in leading.items() if time > MOSTLY * eager.total()]
     most.sort(key=leading.__getitem__)  # the innermost first
     loops = {line.loop for line in facts.lines} - {None}

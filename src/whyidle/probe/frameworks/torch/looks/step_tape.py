@@ -191,7 +191,7 @@ class StepTape:
             raise NotReplayableError("the loss is not made by PyTorch's functions alone")
         self.leaves = {n: t for n, t in self.leaves.items() if n in needed}
         if unseen := next((t.grad_fn for t in self.leaves.values() if t.grad_fn), None):
-            raise NotReplayableError(f"{unseen.name()} is a function of the script's own")
+            raise NotReplayableError(f"what {unseen.name()} made was not recorded with its loss")
 
     def modules(self) -> list[Any]:
         """The modules that the kept calls call, in their order."""
