@@ -94,7 +94,7 @@ def check_one_job(folder: Path, job: list[str], server: str, env: dict[str, str]
     assert page["job"]["gpus"] == 2
     assert page["job"]["host_memory_bytes"] == 10 << 20
     assert page["job"]["host_memory_used_bytes"] > 0
-    assert page["next_time"] == ["no GPU (none ran a kernel)"]
+    assert page["next_time"] == ["no GPU (all read 0 % busy in every sample)"]
     command = ["sacct", "-XPn", "-j", job[0], "--format=AdminComment"]
     kept = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
     assert kept.strip().lower() == page["line"].lower()  # Slurm 22.05 keeps small letters
