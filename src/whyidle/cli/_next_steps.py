@@ -83,9 +83,9 @@ def _fix_command(diagnosis: Diagnosis, serious: list[Finding]) -> str:
 
 
 def _look_command(diagnosis: Diagnosis) -> str:
-    """The command that looks closely, for a watched job that was not yet."""
-    command = diagnosis.run.command
-    if not command or diagnosis.memory is not None or diagnosis.architecture is not None:
+    """The command that looks closely, for a watched job of PyTorch that was not yet."""
+    command, seen = diagnosis.run.command, diagnosis.memory or diagnosis.architecture
+    if not command or seen or diagnosis.run.framework != "pytorch":
         return ""
     return f"whyidle run --look {shlex.join(command)}"
 

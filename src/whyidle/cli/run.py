@@ -182,6 +182,9 @@ def run(args: argparse.Namespace) -> int:
         if recording:
             note_end(recording, run_id, command, ended)
             report_status, diagnosis = _report_end(args, recording, entry)
+            framework = diagnosis.run.framework if diagnosis else None
+            if limits.looks and framework not in (None, "pytorch"):
+                print("whyidle: --look sees more only of PyTorch jobs", file=sys.stderr)
             if publishing is not None:
                 publishing.finish(diagnosis)
     return ended.status or report_status

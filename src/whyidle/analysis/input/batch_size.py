@@ -153,12 +153,10 @@ def predict_on_cpu(facts: Facts, times: float) -> Predicted:
     """Predict the samples per second of a job on the CPU with ``times`` the batch, relative to now,
     from a recording of every operator.
 
-    Where ``--look model`` timed passes of larger batches, by those; between them, a pass grows
-    linearly. Else the optimizer's step and what calls of operators cost are paid once per step. The
-    lower bound takes as such only what lies between operators, and assumes that the script's own
-    Python grows; the upper one that half of the operators' time does not, as that of a product
-    which mostly reads weights. Of an optimizer that calls the model (a closure), what follows the
-    last backward pass is its own."""
+    Where ``--look model`` timed larger batches, by those passes; between them, a pass grows
+    linearly. Else the optimizer's step and calls of operators are paid once per step; at worst, the
+    script's own Python grows and calls are cheap, at best half of the operators' time stays, as
+    that of reading weights. In a closure, the optimizer's own is what follows the last pass."""
     run = facts.live or facts
     host, rows = run.timeline.host, run.rows_of(Role.OPTIMIZER)
     start, end, passed = host.start[rows], host.end[rows], host.end[run.rows_of(Role.BACKWARD)]

@@ -137,9 +137,8 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
     now = f" instead of {batch:,}" if batch else ""
     samples = f"{times * batch:,} samples" if batch else f"{times} times the samples"
     twice = predict_on_cpu(facts, 2.0)
-    # at this batch nothing is lost: only a step that mostly does what is paid once is a fault
     begin, lost = "The batch is too small: w", (1.0 - 1.0 / best.low, 1.0 - 1.0 / best.speedup)
-    if 2.0 - 2.0 / twice.low < MOSTLY:
+    if 2.0 - 2.0 / twice.low < MOSTLY:  # at this batch little is lost
         begin, lost = "W", (0.0, 0.0)
     return Proof(
         headline=f"{begin}ith {samples} per step{now} the CPU would process {best.speedup:.3g} "

@@ -55,6 +55,17 @@ def device_index(optimizer: Any, kind_: str) -> int | None:
     return next((device.index for device in devices if device.type == kind_), None)
 
 
+def free_memory(torch: Any, kind: str) -> int:
+    """Return the bytes that this process may still take on a kind of device."""
+    module = device_module(torch, kind)
+    if kind != "cpu" and hasattr(module, "mem_get_info"):
+        kept = module.memory_reserved() - module.memory_allocated()
+        return int(module.mem_get_info()[0]) + int(kept)
+    from ...knobs._free_memory import free_bytes
+
+    return free_bytes()
+
+
 def device_module(torch: Any, kind_: str) -> Any:
     """Return ``torch.cuda`` or its like; None if it does not exist or finds no device."""
     module = None if kind_ in HOST else getattr(torch, kind_, None)

@@ -267,19 +267,13 @@ class RecordedStep:
 
     def _read_device(self) -> dict[str, int]:
         module = accelerator.device_module(self.torch, self.device.type)
-        found: dict[str, int] = {}
+        found = {"free_bytes": accelerator.free_memory(self.torch, self.device.type)}
         if target := os.environ.get("WHYIDLE_MEMORY_FOR"):
             found["target"] = int(target)
         if self.device.type != "cpu" and hasattr(module, "memory_allocated"):
             found["allocated"] = int(module.memory_allocated())
             found["reserved"] = int(module.memory_reserved())
-            found["free_bytes"] = (
-                int(module.mem_get_info()[0]) + found["reserved"] - found["allocated"]
-            )
         else:
-            from ....knobs._free_memory import free_bytes
-
-            found["free_bytes"] = free_bytes()
             with open("/proc/self/statm", encoding="ascii") as file:
                 found["process_begin"] = int(file.read().split()[1]) * resource.getpagesize()
         with suppress(OSError):

@@ -18,7 +18,7 @@ from typing import Any
 from ....core.events import Events
 from ....core.listener import Listener
 from ....core.recorder import clock_ns
-from ....knobs._free_memory import free_bytes
+from ..accelerator import free_memory
 from .layer_swaps import find_swaps
 from .memory_look import FIRST, device_of
 from .repeated_pass import RepeatedPass, check_modules, restore_job
@@ -146,7 +146,7 @@ class ModelPass(RepeatedPass):
         for times in TIMES:
             passes = BATCH_ROUNDS * (times + 1)
             slow = passes * self.pace > BATCHES_S or not self._has_time(passes)
-            if slow or 2 * times * kept > self._free_bytes():
+            if slow or 2 * times * kept > free_memory(self.torch, self.device.type):
                 return
             grown = {number: self.torch.cat([leaves[number]] * times) for number in batch}
             grown = leaves | {number: tensor.detach() for number, tensor in grown.items()}
@@ -172,11 +172,6 @@ class ModelPass(RepeatedPass):
         with self.torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
             self._pass(leaves)
         return sum(kept.values())
-
-    def _free_bytes(self) -> int:
-        if self.device.type == "cuda":
-            return int(self.torch.cuda.mem_get_info(self.device)[0])
-        return free_bytes()
 
     # -- modules ------------------------------------------------------------------------------
 
