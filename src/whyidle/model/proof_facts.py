@@ -175,6 +175,7 @@ class InputFacts(ProofFacts):
     kind: str = ""  # what samples are, such as ``images`` or ``text``; empty: not known
     looped: bool = False  # whether the job's own code loops over the parts of each sample
     per_sample: bool = False  # whether most of it is in a method that makes a single sample
+    varies: bool = False  # whether it may differ from epoch to epoch
     line: str = ""  # the line with most of it
     table_rows: int = 0  # rows of tensors that are taken one by one for a batch
     lean: bool = False  # whether batches are few tensors already

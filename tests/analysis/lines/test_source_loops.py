@@ -28,6 +28,11 @@ def test_loops_around_a_line(line, loops):
     assert count_loops(SOURCE)[line] == loops
 
 
+def test_functions_that_are_applied_in_turn_are_no_loop_over_data():
+    applied = "for t in self.transforms:\n    image = t(image)\nfor row in rows:\n    use(row)\n"
+    assert [count_loops(applied)[line] for line in (2, 4)] == [0, 1]
+
+
 def test_what_is_no_python_has_none():
     assert not count_loops("def broken(:")
 

@@ -195,6 +195,20 @@ def test_a_loop_in_collate_is_to_work_on_whole_batches():
     assert "batched-lookup" not in fixes
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "crop(table[i + lag])",
+        "self.change(table[i + lag])",
+        "step(table[i + lag]) for step in steps",
+    ],
+)
+def test_samples_that_may_differ_in_each_epoch_are_not_to_be_built_once(value):
+    """By the names of what is called, or as what is called was handed over."""
+    source = SOURCE.replace("table[i + lag] for", f"{value} for")
+    assert "batched-lookup" not in rewriting("/job/main.py(7): __getitem__", source=source)[1]
+
+
 @pytest.mark.parametrize("library", ["transformers/tokenization_utils_base", "tokenizers/__init__"])
 def test_texts_are_to_be_tokenised_once(library):
     inner = f"/usr/lib/python3.11/site-packages/{library}.py(9): encode"

@@ -63,6 +63,9 @@ class SampleWork:
     """share in lines of ``__getitem__`` before the first that may be random, by its source"""
     random: str = ""
     """that line; empty where it or what precedes it is not known"""
+    varies: bool = False
+    """whether its function may draw random numbers, by its names, or calls what the file does not
+    define, which may: it cannot be done once for all epochs"""
     before: tuple[Place, ...] = ()
     """where Python had mostly ended at the costliest line: lines that may have run before it, the
     likeliest first"""
@@ -177,6 +180,7 @@ def _divide_work(facts: Facts, stacks: Counter[str], late: Counter[str]) -> Samp
         kind=data_kind(stacks) or _KINDS.get(facts.timeline.loading.sample),
         text=quote_line(facts.timeline.sources, before[0] if before else places[costly]),
         leading=leading / total if random else 0.0,
+        varies=bool(random) or sources.calls_unknown(entered.most_common(1)[0][0]),
         random=f"{(most[0] or '').rpartition('/')[2]}:{random}" if random and leading else "",
         before=before,
     )
@@ -228,6 +232,25 @@ class _Sources:
                         return node.lineno
         return 0
 
+    def calls_unknown(self, place: Place) -> bool:
+        """Return whether the function around a place calls an attribute of ``self`` or an item of
+        a loop: functions that are given to it, such as transforms."""
+        tree = parse_source(self._sources.get(place.file or "", "")) or ast.Module([], [])
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        defined, line = {one.name for one in functions}, place.line or 0
+        for one in functions:
+            if one.lineno <= line <= (one.end_lineno or 0):
+                given = {arg.arg for arg in one.args.args} | {
+                    name.id
+                    for node in ast.walk(one)
+                    if isinstance(node, ast.For | ast.comprehension)
+                    for name in ast.walk(node.target)
+                    if isinstance(name, ast.Name)
+                }
+                if any(_is_given(call.func, given - {"self"}, defined) for call in calls_in(one)):
+                    return True
+        return False
+
     def loop_over_parts(self, own: list[Place]) -> bool:
         """Return whether the user's frames of a stack are in a loop over the parts of a sample: one
         loop in a method that makes a single sample, else one inside a loop over samples."""
@@ -239,3 +262,13 @@ class _Sources:
         if file not in self._loops:
             self._loops[file] = count_loops(self._sources.get(file, ""))
         return self._loops[file]
+
+
+def _is_given(function: ast.expr, given: set[str], defined: set[str]) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id in given
+    return (
+        isinstance(function, ast.Attribute)
+        and ast.unparse(function.value) == "self"
+        and function.attr not in defined
+    )

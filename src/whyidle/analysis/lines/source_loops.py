@@ -66,7 +66,7 @@ def _visit(node: ast.AST, depth: int, depths: Counter[int]) -> None:
     if isinstance(node, _FUNCTIONS):
         depth = 0
     elif isinstance(node, (ast.For, ast.AsyncFor)) and _is_over_data(node.iter):
-        looped = [*node.body]
+        looped = [] if _calls_its_items(node) else [*node.body]
     elif isinstance(node, ast.While) and not isinstance(node.test, ast.Constant):
         looped = [node.test, *node.body]  # its condition is evaluated each time
     elif isinstance(node, _COMPREHENSIONS):
@@ -76,6 +76,16 @@ def _visit(node: ast.AST, depth: int, depths: Counter[int]) -> None:
         depths[line] = max(depths[line], depth)
     for child in ast.iter_child_nodes(node):
         _visit(child, depth + (child in looped), depths)
+
+
+def _calls_its_items(loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a loop applies functions in turn, as ``for t in self.transforms: x = t(x)`` does."""
+    name = getattr(loop.target, "id", None)
+    return any(
+        isinstance(node, ast.Call) and getattr(node.func, "id", "") == name
+        for one in loop.body
+        for node in ast.walk(one)
+    )
 
 
 def _is_over_data(values: ast.expr) -> bool:

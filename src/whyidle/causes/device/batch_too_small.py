@@ -126,7 +126,7 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
     times, best = 1, Predicted(speedup=1.0, low=1.0, high=1.0, method="")
     while times < MOST_ON_CPU:
         more = predict_on_cpu(facts, 2.0 * times)
-        if more.speedup < LEAST_GAIN * best.speedup or more.low < LEAST_GAIN:
+        if more.speedup < LEAST_GAIN * best.speedup:
             break
         times, best = 2 * times, more
     if times == 1:

@@ -104,6 +104,7 @@ def describe_samples(work: SampleWork | None, share: float) -> dict[str, Any]:
         "kind": work.kind or "",
         "looped": work.looped,
         "per_sample": work.per_sample,
+        "varies": work.varies,
         "line": work.describe_line(),
         "removed": predict_removal(gains[0], gains[2], method, gains[1]),
     }

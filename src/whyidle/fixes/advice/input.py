@@ -71,7 +71,7 @@ def _batched_lookup(proof: Proof) -> str | None:
             f"take each batch of the table by one index: make the loader with {WHOLE_BATCHES}, "
             "which draws the same batches as the loader that it replaces"
         )
-    in_rows = facts.looped or facts.kind == "table"
+    in_rows = (facts.looped or facts.kind == "table") and not facts.varies
     if not (facts.per_sample and in_rows) or facts.kind == "text" or facts.removed is None:
         return None
     return (
@@ -98,7 +98,7 @@ def _leaner_batches(proof: Proof) -> str | None:
 
 def _lookup_without_workers(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
-    if not facts.in_memory or facts.removed is None:
+    if not facts.in_memory or facts.removed is None or facts.varies:
         return None
     return (
         "stack all samples once (padded, if they differ in length), keep them as float32 tensors, "
