@@ -93,8 +93,9 @@ def findings_of(job: Job, judged: list[ProvenCause]) -> list[Finding]:
     extended = [_claim_bucket(finding, left) for finding in findings]
     once = {item.cause.id for item in judged if item.proof.once >= MOSTLY}
 
-    def order_key(finding: Finding) -> tuple[bool, float, float]:
-        return finding.cause not in once, -finding.expected_loss, -finding.lost.high
+    def order_key(finding: Finding) -> tuple[bool, bool, float, float]:
+        shares = _shares_work(finding.bucket, finding.fixes)
+        return finding.cause not in once, shares, -finding.expected_loss, -finding.lost.high
 
     return sorted(extended, key=order_key)
 
@@ -113,11 +114,20 @@ def _claim_bucket(finding: Finding, left: dict[str, float]) -> Finding:
     return msgspec.structs.replace(finding, lost=lost)
 
 
+def _shares_work(bucket: Bucket, fixes: Sequence[ProposedFix]) -> bool:
+    """Whether a finding only spreads work of each step over more samples, which another finding
+    may remove."""
+    return bucket == "compute" and bool(fixes) and all(fix.changes_batch for fix in fixes)
+
+
 def _claim_order(item: ProvenCause, best: dict[Bucket, float]) -> int:
     """Order of claims; ``best`` is the gain of automatic fixes per bucket. What asks for more
-    resources comes last: they cost money, and cheaper remedies of the same time none."""
-    limit = item.proof.get_facts(AllocationFacts).limit
+    resources or larger batches comes last: other remedies of the same time cost no money, and
+    change nothing that is learned."""
+    limit, fixes = item.proof.get_facts(AllocationFacts).limit, _propose_fixes(item)
     if item.cause.id == "cpu-starved-allocation" and not limit:
+        return 3
+    if _shares_work(item.bucket, fixes):
         return 3
     if _automatic_gain(item) is not None:
         return 1

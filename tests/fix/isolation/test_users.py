@@ -167,4 +167,5 @@ def test_in_a_container_without_mounts_landlock_is_what_is_left(place: Path):
     assert said[0].startswith("landlock unshare: ")
     assert said[1:] == ["old5", "False"]
     assert (place / "old.pt").read_text() == "old"
-    assert {*Path("/var/tmp").iterdir(), *Path("/dev/shm").iterdir()} == before
+    # what other tests have removed meanwhile is no matter
+    assert not {*Path("/var/tmp").iterdir(), *Path("/dev/shm").iterdir()} - before

@@ -218,10 +218,7 @@ def _is_independent(loop: ast.For) -> bool:
 
 
 def _is_over_keys(loop: ast.For, variables: set[str]) -> bool:
-    """Whether a loop goes over a dictionary: it looks up what it loops over (``for k in params``
-    and ``params[k]``), or asks for its entries (``params.items()``)."""
-    if isinstance(loop.iter, ast.Call):
-        return not loop.iter.args and called_name(loop.iter) in ("items", "keys", "values")
+    """Whether a loop looks up what it loops over: ``for k in params`` and ``params[k]``."""
     looked_up = {ast.unparse(node) for node in ast.walk(loop) if isinstance(node, ast.Subscript)}
     return any(f"{ast.unparse(loop.iter)}[{name}]" in looked_up for name in variables)
 
