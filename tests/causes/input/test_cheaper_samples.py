@@ -206,7 +206,9 @@ def test_a_loop_in_collate_is_to_work_on_whole_batches():
 def test_samples_that_may_differ_in_each_epoch_are_not_to_be_built_once(value):
     """By the names of what is called, or as what is called was handed over."""
     source = SOURCE.replace("table[i + lag] for", f"{value} for")
-    assert "batched-lookup" not in rewriting("/job/main.py(7): __getitem__", source=source)[1]
+    fixes = rewriting("/job/main.py(7): __getitem__", source=source)[1]
+    assert "batched-lookup" not in fixes
+    assert "cheaper" in fixes["whole-arrays"].summary
 
 
 @pytest.mark.parametrize("library", ["transformers/tokenization_utils_base", "tokenizers/__init__"])

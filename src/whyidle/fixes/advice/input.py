@@ -33,7 +33,8 @@ def _cheaper_transforms(proof: Proof) -> str | None:
     facts = proof.get_facts(InputFacts)
     if facts.hidden_by_workers or facts.storage or facts.media is False or facts.conversion:
         return None
-    if facts.removed and (facts.table_rows or facts.looped or facts.kind in ("text", "table")):
+    once = (facts.looped or facts.kind == "table") and not facts.varies
+    if facts.removed and (facts.table_rows or once or facts.kind == "text"):
         return None  # there is better advice
     where = ", or transform whole batches on the GPU" if facts.compute < IDLE_DEVICE else ""
     calls = "PIL: image.draft, TensorFlow: decode_jpeg(ratio=...)"
@@ -115,7 +116,8 @@ def _whole_arrays(proof: Proof) -> str | Proposal | None:
             "batch at once"
         )
         return Proposal(text, predicted=facts.removed)
-    if facts.removed and (facts.table_rows or facts.looped or facts.kind in ("text", "table")):
+    once = (facts.looped or facts.kind == "table") and not facts.varies
+    if facts.removed and (facts.table_rows or once or facts.kind == "text"):
         return None  # there is better advice
     if facts.hidden_by_workers or facts.storage or facts.media is not False or facts.conversion:
         return None
