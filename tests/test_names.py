@@ -4,7 +4,7 @@ import pytest
 
 import codebase
 
-MOST_LINES = 108_068
+MOST_LINES = 108_060
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
 MOST_THRESHOLDS = 690
 MOST_SMALL = 35

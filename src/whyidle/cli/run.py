@@ -183,8 +183,8 @@ def run(args: argparse.Namespace) -> int:
             note_end(recording, run_id, command, ended)
             report_status, diagnosis = _report_end(args, recording, entry)
             framework = diagnosis.run.framework if diagnosis else None
-            if limits.looks and framework not in (None, "pytorch"):
-                print("whyidle: --look sees more only of PyTorch jobs", file=sys.stderr)
+            if limits.looks and framework not in (None, "pytorch") and not args.quiet:
+                print("whyidle: --look measures only PyTorch jobs", file=sys.stderr)
             if publishing is not None:
                 publishing.finish(diagnosis)
     return ended.status or report_status

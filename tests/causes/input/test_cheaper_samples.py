@@ -171,6 +171,13 @@ def __getitem__(i):
 """
 
 
+def test_the_object_of_a_method_has_any_name():
+    source = SOURCE.replace("(i)", "(rows, i)").replace(
+        "table[i + lag] for", "rows.step(i + lag) for"
+    )
+    assert "batched-lookup" not in rewriting("/job/main.py(7): __getitem__", source=source)[1]
+
+
 def rewriting(stack, *, cores=1, source=SOURCE):
     timeline = replace(job(f"{stack};{ASKS}", cores=cores), sources={"/job/main.py": source})
     (found,) = [f for f in diagnose_job([timeline]).findings if f.cause == "dataloader-no-workers"]

@@ -221,35 +221,37 @@ class _Sources:
     def first_random_line(self, place: Place) -> int:
         """Return the first line of the ``__getitem__`` around a place that may be random, by names
         in it or in functions of the file that are called; 0 without one."""
-        tree = parse_source(self._sources.get(place.file or "", "")) or ast.Module([], [])
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        for one in functions if place.function == "__getitem__" else ():
-            if one.lineno <= (place.line or 0) <= (one.end_lineno or 0):
-                for node in one.body:
-                    names = {called_name(call) for call in calls_in(node)}
-                    parts = [node, *(known for known in functions if known.name in names)]
-                    if any(_RANDOM.search(ast.unparse(part)) for part in parts):
-                        return node.lineno
+        functions, around = self._functions_at(place)
+        for node in (n for f in around if place.function == "__getitem__" for n in f.body):
+            names = {called_name(call) for call in calls_in(node)}
+            parts = [node, *(known for known in functions if known.name in names)]
+            if any(_RANDOM.search(ast.unparse(part)) for part in parts):
+                return node.lineno
         return 0
 
     def calls_unknown(self, place: Place) -> bool:
-        """Return whether the function around a place calls an attribute of ``self`` or an item of
-        a loop: functions that are given to it, such as transforms."""
-        tree = parse_source(self._sources.get(place.file or "", "")) or ast.Module([], [])
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        defined, line = {one.name for one in functions}, place.line or 0
-        for one in functions:
-            if one.lineno <= line <= (one.end_lineno or 0):
-                given = {arg.arg for arg in one.args.args} | {
-                    name.id
-                    for node in ast.walk(one)
-                    if isinstance(node, ast.For | ast.comprehension)
-                    for name in ast.walk(node.target)
-                    if isinstance(name, ast.Name)
-                }
-                if any(_is_given(call.func, given - {"self"}, defined) for call in calls_in(one)):
+        """Return whether the function around a place calls an attribute of its object, an argument
+        or an item of a loop: functions that are given to it, such as transforms."""
+        functions, around = self._functions_at(place)
+        defined = {one.name for one in functions}
+        for one in around:
+            arguments = [arg.arg for arg in one.args.args]
+            loops = [n.target for n in ast.walk(one) if isinstance(n, ast.For | ast.comprehension)]
+            items = (n for target in loops for n in ast.walk(target) if isinstance(n, ast.Name))
+            given = {*arguments, *(item.id for item in items)}
+            for called in (call.func for call in calls_in(one)):
+                if isinstance(called, ast.Attribute) and called.attr not in defined:
+                    if ast.unparse(called.value) in ("self", *arguments[:1]):
+                        return True
+                elif isinstance(called, ast.Name) and called.id in given:
                     return True
         return False
+
+    def _functions_at(self, place: Place) -> tuple[list[ast.FunctionDef], list[ast.FunctionDef]]:
+        """The functions of a place's file, and those around its line."""
+        tree = parse_source(self._sources.get(place.file or "", "")) or ast.Module([], [])
+        found, line = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)], place.line or 0
+        return found, [one for one in found if one.lineno <= line <= (one.end_lineno or 0)]
 
     def loop_over_parts(self, own: list[Place]) -> bool:
         """Return whether the user's frames of a stack are in a loop over the parts of a sample: one
@@ -262,13 +264,3 @@ class _Sources:
         if file not in self._loops:
             self._loops[file] = count_loops(self._sources.get(file, ""))
         return self._loops[file]
-
-
-def _is_given(function: ast.expr, given: set[str], defined: set[str]) -> bool:
-    if isinstance(function, ast.Name):
-        return function.id in given
-    return (
-        isinstance(function, ast.Attribute)
-        and ast.unparse(function.value) == "self"
-        and function.attr not in defined
-    )

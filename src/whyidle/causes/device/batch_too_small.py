@@ -124,11 +124,11 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
     if not all(map(may_take_more, texts)):
         return None
     times, best = 1, Predicted(speedup=1.0, low=1.0, high=1.0, method="")
+    twice = more = predict_on_cpu(facts, 2.0)
     while times < MOST_ON_CPU:
-        more = predict_on_cpu(facts, 2.0 * times)
         if more.speedup < LEAST_GAIN * best.speedup:
             break
-        times, best = 2 * times, more
+        times, best, more = 2 * times, more, predict_on_cpu(facts, 4.0 * times)
     if times == 1:
         return None
     sizes = {loader.batch_size for loader in run.timeline.loading.loaders}
@@ -136,7 +136,6 @@ def _small_on_cpu(facts: Facts) -> Proof | None:
     batch = batch if (backward_passes(run) or 1) == 1 else None  # accumulated, or of several losses
     now = f" instead of {batch:,}" if batch else ""
     samples = f"{times * batch:,} samples" if batch else f"{times} times the samples"
-    twice = predict_on_cpu(facts, 2.0)
     begin, lost = "The batch is too small: w", (1.0 - 1.0 / best.low, 1.0 - 1.0 / best.speedup)
     if 2.0 - 2.0 / twice.low < MOSTLY:  # at this batch little is lost
         begin, lost = "W", (0.0, 0.0)

@@ -76,10 +76,10 @@ def _batched_lookup(proof: Proof) -> str | None:
     if not (facts.per_sample and in_rows) or facts.kind == "text" or facts.removed is None:
         return None
     return (
-        f"build all samples once, as arrays, and take each batch by one index, not by {facts.line} "
-        "for each sample: def __getitems__(self, rows): return self.x[rows], self.y[rows], with "
-        "collate_fn=lambda batch: batch; if they do not fit into memory, compute each sample with "
-        "array operations instead of a Python loop"
+        "if no random number changes them, build all samples once, as arrays, and take each batch "
+        f"by one index, not by {facts.line} for each sample: def __getitems__(self, rows): "
+        "return self.x[rows], self.y[rows], with collate_fn=lambda batch: batch; if they do not "
+        "fit into memory, compute each sample with array operations instead of a Python loop"
     )
 
 
@@ -102,9 +102,10 @@ def _lookup_without_workers(proof: Proof) -> str | None:
     if not facts.in_memory or facts.removed is None or facts.varies:
         return None
     return (
-        "stack all samples once (padded, if they differ in length), keep them as float32 tensors, "
-        "and index a whole batch in the training process, without workers: "
-        "def __getitems__(self, rows): return self.x[rows], with collate_fn=lambda batch: batch"
+        "if no random number changes them, stack all samples once (padded, if they differ in "
+        "length), keep them as float32 tensors, and index a whole batch in the training process, "
+        "without workers: def __getitems__(self, rows): return self.x[rows], with "
+        "collate_fn=lambda batch: batch"
     )
 
 
