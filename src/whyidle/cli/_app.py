@@ -166,7 +166,7 @@ def _command(argv: list[str]) -> int:
 
 def parser(some: Sequence[str] = VERBS, *, brief: bool = False) -> argparse.ArgumentParser:
     """Build the parser of the command line, or of ``some`` verbs, as each takes time to import;
-    ``brief`` leaves out their options."""
+    ``brief`` lists them alone."""
     root = _Parser(
         prog="whyidle",
         description="Why is my GPU idle, or busy for nothing, and how do I fix it?",
@@ -183,10 +183,19 @@ def parser(some: Sequence[str] = VERBS, *, brief: bool = False) -> argparse.Argu
     )
     verbs = root.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="verb")
     for verb in some:
+        if brief:
+            verbs.add_parser(verb, help=_summary_of(verb))
+            continue
         module = import_module(f"whyidle.cli.{verb}")
-        sub = add_command(verbs, verb, module, _Help, brief=brief)
+        sub = add_command(verbs, verb, module, _Help)
         sub.set_defaults(run=module.run, options=list(sub._option_string_actions))
     return root
+
+
+def _summary_of(verb: str) -> str:
+    """The first line of a verb's docstring, without importing it."""
+    with Path(__file__).with_name(f"{verb}.py").open(encoding="utf-8") as source:
+        return source.readline().strip('".\n')
 
 
 def verbs_of(root: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

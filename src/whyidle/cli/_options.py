@@ -80,10 +80,8 @@ def add_command(
     name: str,
     module: Any,
     formatter: Any,
-    *,
-    brief: bool = False,
 ) -> argparse.ArgumentParser:
-    """Add the command of a module, whose docstring is its help; if ``brief``, without options."""
+    """Add the command of a module, whose docstring is its help."""
     sub: argparse.ArgumentParser = parsers.add_parser(
         name,
         help=module.__doc__.partition("\n")[0].rstrip("."),
@@ -92,8 +90,7 @@ def add_command(
         allow_abbrev=False,  # words of a watched command must not match our options
     )
     sub.add_argument("--verbose", action="store_true", help="show a traceback with an error")
-    if not brief:
-        module.prepare(sub)
+    module.prepare(sub)
     return sub
 
 
