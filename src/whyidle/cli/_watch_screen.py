@@ -60,9 +60,7 @@ class ScreenNotices:
 
     def publish(self, delivery: Delivery) -> None:
         """Show the notices."""
-        self._told.extend(notice.text for notice in delivery.notices)
-        if delivery.held_back:
-            self._told.append(f"and {delivery.held_back} more notices were held back")
+        self._told.extend(delivery.text.splitlines())
         self._view.notices = list(self._told)
 
     def close(self, reason: object) -> None:

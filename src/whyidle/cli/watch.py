@@ -34,7 +34,6 @@ from whyidle.cli._options import (
     list_destinations,
     parse_seconds,
     parse_states,
-    store_of,
 )
 from whyidle.errors import GateError, InputError, OutputError, UsageError
 
@@ -168,7 +167,7 @@ def _open_alerts(
     if settings is None:
         return None
     from whyidle import catalog
-    from whyidle.machine.alerts.alert_watch import MUTES, AlertWatch
+    from whyidle.machine.alerts.alert_watch import AlertWatch
     from whyidle.machine.watch.alert_routes import open_routes
 
     on_stdout: Route | None = None
@@ -177,7 +176,7 @@ def _open_alerts(
     elif args.json == STDOUT:
         on_stdout = catalog.plugin_module("alerts.routes", "stdout").open({"format": "json"})
     routes = open_routes(settings.route or [{"kind": "stdout"}], on_stdout)
-    alerts = AlertWatch(settings, store_of(args).root / MUTES, routes)
+    alerts = AlertWatch(settings, routes)
     return running.enter_context(closing(alerts))
 
 

@@ -30,14 +30,9 @@ labels = { state = "idle-held" }
 above = 0.5
 window_s = 3600
 
-[[quiet]]
-from = "22:00"
-to = "07:00"
-days = ["sat", "sun"]
-
 [[route]]
-kind = "webhook"
-url = "http://localhost:9"
+kind = "command"
+argv = ["true"]
 """
 
 
@@ -49,8 +44,7 @@ def test_own_rules_join_and_replace_the_shipped_ones(tmp_path: Path):
         ("idle-held", 3600.0),
         ("hot", 300.0),
     ]
-    assert settings.quiet[0].days == ("sat", "sun")
-    assert settings.route[0]["kind"] == "webhook"
+    assert settings.route[0]["kind"] == "command"
 
 
 def test_the_shipped_rules_are_those_of_the_page():
@@ -66,7 +60,6 @@ def test_the_shipped_rules_are_those_of_the_page():
         ("rule = [", "not TOML"),
         ("colour = 1", "colour"),
         ('use = ["bored"]', "There is no rule 'bored'; rules: "),
-        ('[[quiet]]\nfrom = "10pm"\nto = "07:00"', "not a time"),
         ("interval_s = 0", "interval_s"),
         ('[[rule]]\nid="a"\nsummary="s"\nof="gpu"\nsignal="x"\nwindow_s=60', "one of"),
         (
@@ -90,10 +83,6 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, problem:
     [
         ("use = []\n\ncolour = 1\n", "line 3: colour cannot be used.;most_per_hour"),
         ('[[rule]]\n# one\nid = "a"\nid_ = 1\n', "line 4: rule.id_ cannot be used.;window_s"),
-        (
-            '[[quiet]]\nfrom = "22:00"\nto = "07:00"\n\n[[quiet]]\nfrom = "1"\nto = "2"\n',
-            "line 6: quiet.from cannot be used.;days",
-        ),
         ('a = "x"\nb =\n', "line 2: not TOML."),
     ],
 )

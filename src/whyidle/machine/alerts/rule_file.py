@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -19,21 +19,9 @@ else:
     import tomli as tomllib
 
 SHIPPED: Final = Path(__file__).with_name("rules.toml")
-Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-DAYS: Final[tuple[Day, ...]] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_CLOCK: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00")
 _STEP: Final = re.compile(r"\.(\w+)(?:\[(\d+)\])?")
 PAGE: Final = "docs/how-to/alerts.md"
 _SIGNAL: Final = re.compile(r"[a-z_]+(:[a-z_]+)*")
-
-
-class QuietHours(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Local time in which nothing is delivered: ``from`` to ``to`` on ``days``; over midnight it
-    belongs to the day on which it begins."""
-
-    begin: str = msgspec.field(name="from")
-    end: str = msgspec.field(name="to")
-    days: tuple[Day, ...] = DAYS
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,16 +33,12 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     repeat_s: float = 4 * 3600.0
     most_per_hour: int = 20
     interval_s: float = 30.0
-    quiet: list[QuietHours] = []
     route: list[dict[str, Any]] = []
 
     def active_rules(self) -> list[Rule]:
         """The rules in use; one of the user's replaces a shipped one of the same id."""
         by_id = {rule.id: rule for rule in [*load_shipped(), *self.rule]}
         return [by_id[name] for name in (by_id if self.use is None else self.use)]
-
-
-TABLES: Final[dict[str, type[msgspec.Struct]]] = {"rule": Rule, "quiet": QuietHours}
 
 
 def load_shipped() -> list[Rule]:
@@ -100,11 +84,6 @@ def _parse_settings(text: str, name: str) -> AlertSettings:
     for number, rule in enumerate(settings.rule):
         if problem := _rule_problem(rule):
             raise _complain(text, name, [("rule", number), (problem[0], 0)], problem[1])
-    for number, quiet in enumerate(settings.quiet):
-        for key, clock in (("from", quiet.begin), ("to", quiet.end)):
-            if not _CLOCK.fullmatch(clock):
-                why = f"{clock!r} is not a time such as 22:00"
-                raise _complain(text, name, [("quiet", number), (key, 0)], why)
     if not 1.0 <= settings.interval_s <= 3600.0:
         raise _complain(text, name, [("interval_s", 0)], "It must be 1 to 3600")
     return settings
@@ -136,7 +115,7 @@ def _find_line(text: str, trail: Sequence[tuple[str, int]]) -> int:
 
 def _complain(text: str, name: str, trail: Sequence[tuple[str, int]], why: str) -> InputError:
     key = ".".join(key for key, _ in trail)
-    known = TABLES.get(trail[0][0], AlertSettings) if len(trail) > 1 else AlertSettings
+    known = Rule if len(trail) > 1 and trail[0][0] == "rule" else AlertSettings
     keys = ", ".join(field.encode_name for field in msgspec.structs.fields(known))
     return InputError(
         f"{name}, line {_find_line(text, trail)}: {key} cannot be used.",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from whyidle.errors import UsageError
 
@@ -37,23 +35,3 @@ def take_settings(kind: str, given: Mapping[str, Any], **known: Any) -> dict[str
                 raise complain(f"needs the environment variable {value[1:]}", name)
             merged[name] = os.environ[value[1:]]
     return merged
-
-
-def check_url(kind: str, url: object) -> str:
-    """The URL.
-
-    Raises:
-        UsageError: it is none of HTTP.
-    """
-    parts = urlsplit(str(url))
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError(f"The {kind} route needs an HTTP or HTTPS URL.", why=f"Got {url!r}.")
-    return str(url)
-
-
-def post_json(url: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-    """Post a body of JSON. Raises OSError if it is not accepted."""
-    sent = {"Content-Type": "application/json", **(headers or {})}
-    request = urllib.request.Request(url, body, sent, method="POST")
-    with urllib.request.urlopen(request, timeout=10.0) as answer:
-        answer.read()
