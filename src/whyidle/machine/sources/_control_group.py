@@ -46,8 +46,6 @@ class ControlGroup:
         self._limit, self._memory = levels.memory_files()
         self._cpuset = levels.cpuset_cores()
         self.missing: dict[str, Absent] = {}
-        if not hasattr(os, "sched_getaffinity"):
-            self.missing["cores_allowed"] = Absent("this system has no process affinity")
         if self._cpuset is None:
             self.missing["cores_cpuset"] = Absent("no cpuset control group was found")
         if self._quota is None:
@@ -105,5 +103,5 @@ class ControlGroup:
 def _affinity_size(pid: int) -> int | None:
     try:
         return len(os.sched_getaffinity(pid))
-    except (AttributeError, OSError):
+    except OSError:
         return None

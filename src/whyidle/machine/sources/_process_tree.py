@@ -1,4 +1,4 @@
-"""The processes of a job: a root and its descendants, on Linux.
+"""The processes of a job: a root and its descendants.
 
 A process belongs to the job once its parent does, and stays after its parent ends. A scan for new
 ones takes place after the kernel reports a new process or thread (last word of ``/proc/loadavg``),
@@ -12,6 +12,7 @@ Totals of counters include living members and the children that these have waite
 from __future__ import annotations
 
 import os
+import resource
 import time
 from pathlib import Path
 from typing import Final
@@ -156,10 +157,6 @@ class ProcessTree:
 
 
 def _descriptor_limit() -> int:
-    try:
-        import resource  # noqa: PLC0415  # not on Windows
-    except ImportError:
-        return 6 * MOST
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 6 * MOST if soft == resource.RLIM_INFINITY else soft
 
