@@ -59,8 +59,7 @@ MAY_IMPORT = {
     "cluster.meters": {"cluster.meters", *BASE},
     "cluster.report": {"cluster.report", "catalog", "version", *BASE},
     "cluster.server": {
-        *("cluster.server", "cluster.report", "machine.publishers"),
-        *("machine.watch", "reports", "runs", "record", "version", *PLUGS),
+        *("cluster.server", "machine.watch", "reports", "record", "version", *PLUGS),
     },
     "testing": {
         *("testing", "cluster.ledgers", "cluster.meters", "cluster.report", "record"),

@@ -16,7 +16,7 @@ from service_tools import REPOSITORY, fetch, free_port, need, wait_until
 from slurm_conf import start_slurm, stop_slurm
 
 from tests.machine.publishers.conftest import make_look
-from whyidle.machine.publishers._text_format import format_page
+from whyidle.machine.publishers.prometheus import format_page
 from whyidle.model.live.metric_series import SeriesBuilder
 
 DEPLOY = REPOSITORY / "deploy"

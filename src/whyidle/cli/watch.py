@@ -28,10 +28,9 @@ from typing import TYPE_CHECKING
 from whyidle.cli import _output
 from whyidle.cli._options import (
     STDOUT,
-    add_destinations,
     add_option,
+    add_prometheus,
     add_store,
-    list_destinations,
     parse_seconds,
     parse_states,
 )
@@ -73,7 +72,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=partial(parse_states, known=FAILING),
         help=f"exit with status 3 if a GPU or job is in one of these states: {', '.join(FAILING)}",
     )
-    add_destinations(parser)
+    add_prometheus(parser)
     add_option(parser, "--alerts", " (default: the shipped rules)", nargs="?", const="")
     add_store(parser)
 
@@ -145,8 +144,8 @@ def _open_publishing(args: argparse.Namespace, running: ExitStack) -> Publishing
 
     publishing = Publishing(lambda text: print(f"whyidle: {text}", file=sys.stderr))
     running.callback(publishing.close)
-    for name, where in list_destinations(args).items():
-        publishing.open(name, Destination(where=where, environ=os.environ))
+    if args.prometheus is not None:
+        publishing.open("prometheus", Destination(where=args.prometheus, environ=os.environ))
     return publishing
 
 

@@ -10,7 +10,7 @@ from whyidle.cluster.server.site import Site, SiteSettings
 from whyidle.cluster.server.web_server import build_app
 from whyidle.store.run_store import Store
 
-PAGES = ("/", "/runs", "/api/runs", "/api/openapi.json", "/metrics")
+PAGES = ("/", "/runs", "/api/runs", "/api/openapi.json")
 
 
 @pytest.mark.parametrize("path", PAGES)

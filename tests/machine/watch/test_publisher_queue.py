@@ -122,14 +122,14 @@ def test_a_tracker_of_another_package_is_asked_for_in_the_job(tmp_path: Path, mo
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: diary\nVersion: 1\n")
     (installed / "entry_points.txt").write_text("[whyidle.publishers]\ndiary = diary\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    publishing = RunPublishing(tmp_path, pytest.fail, {}, pytest.fail, track=True)
+    publishing = RunPublishing(tmp_path, pytest.fail, None, pytest.fail, track=True)
     try:
         tracked = json.loads(publishing.variables()[TRACK])
     finally:
         publishing.finish(None)
     assert tracked["diary"] == {"page": "diary.open_page().number"}
     assert tracked["mlflow"]["run_id"] == "mlflow.active_run().info.run_id"
-    assert tracked["textfile"] == {}
+    assert tracked["prometheus"] == {}
 
 
 def test_weights_and_biases_is_told_of_a_page_of_few_series():

@@ -46,9 +46,9 @@ def render_page(page: Page, question: Question, document: Any) -> str:
 
 
 def refuse(scope: Scope, status: int, text: str, hint: str = "") -> Response:
-    """A refusal, as JSON below ``/api`` and to programs, else as a page."""
+    """A refusal, as JSON below ``/api``, else as a page."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    if scope["path"].startswith(("/api/", "/metrics")):
+    if scope["path"].startswith("/api/"):
         body = {"error": text, "hint": hint or None}
         return Response(msgspec.json.encode(body), status, headers, "application/json")
     title = TITLES.get(status, "The request failed")

@@ -30,7 +30,6 @@ from whyidle.cluster.server.site import (
     SiteSettings,
 )
 from whyidle.errors import InputError, StoreError, WhyidleError
-from whyidle.machine.publishers._text_format import format_page
 from whyidle.reports._html.page import page_script, style_sheet
 
 PAGES: Final = ("now", "runs", "run", "job", "machine", "fleet")
@@ -76,7 +75,6 @@ def _list_routes(site: Site) -> list[BaseRoute]:
         routes.append(Route(page.api_path, _answer_document(site, page)))
     return [
         *routes,
-        Route("/metrics", _answer_metrics(site)),
         Route("/healthz", lambda _: PlainTextResponse("ok\n")),
         Route("/static/report.css", _send_text(style_sheet(), "text/css")),
         Route("/static/report.js", _send_text(page_script(), "text/javascript")),
@@ -95,16 +93,6 @@ def _answer_page(site: Site, page: Page) -> Callable[[Request], Response]:
 def _answer_document(site: Site, page: Page) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         return answer_json(page.read(Question.of_request(site, request)))
-
-    return answer
-
-
-def _answer_metrics(site: Site) -> Callable[[Request], Response]:
-    def answer(_: Request) -> Response:
-        text = format_page(site.monitor.metrics)
-        for state, count in sorted(site.index.count_states().items()):
-            text += f'whyidle_stored_runs{{state="{state}"}} {count}\n'
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     return answer
 
