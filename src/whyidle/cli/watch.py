@@ -296,5 +296,5 @@ def _draw(screen: Screen | None, machine: WatchedMachine) -> None:
         sys.stdout.write(render_machine(machine, width=width, colours=colours))
         sys.stdout.flush()
         return
-    view = screen.keys.view
+    view = screen.view
     screen.draw_text(render_machine(machine, width=width, colours=colours, height=lines, view=view))
