@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.errors import InputError
-from whyidle.machine.sources import _control_group, _pressure, _process, _process_tree
-from whyidle.machine.sources._group_hierarchy import GroupHierarchy
+from whyidle.machine.sources import _control_group, _process_tree
+from whyidle.machine.sources._control_group import GroupHierarchy
 from whyidle.machine.sources._open_file import OpenFile, explain_unreadable, parse_numbers
 from whyidle.model.live.telemetry import (
     Absent,
@@ -26,6 +26,75 @@ from whyidle.model.live.telemetry import (
     Target,
     make_meters,
 )
+
+RESOURCES: Final = ("cpu", "io", "memory")
+_HOW: Final = "boot Linux 4.20 or later with psi=1"
+_WAITS: Final = {"cpu": "a core", "io": "storage", "memory": "memory"}
+_GROUPS_ONLY: Final = Absent("only control groups of version 2 report pressure")
+
+_PRESSURE: Final = tuple(
+    Meter(
+        id=f"{scope}pressure_{resource}_{how}_{unit}",
+        unit="ratio" if unit == "ratio" else "s",
+        kind="gauge" if unit == "ratio" else "counter",
+        meaning=f"time that {'some' if how == 'some' else 'all'} tasks of the "
+        f"{'control group' if scope else 'machine'} waited for {_WAITS[resource]}"
+        + (", share of the last 10 s" if unit == "ratio" else ""),
+        group=f"{scope}pressure {resource}",
+        cost_us=4.7,
+    )
+    for scope in ("", "group_")
+    for resource in RESOURCES
+    for how in ("some", "full")
+    for unit in ("ratio", "s")
+)
+
+
+class Pressure:
+    """How long tasks waited for cores, storage and memory (PSI; Linux,
+    Documentation/accounting/psi.rst): one file per resource, of the machine and, in version 2, of
+    the job's control group."""
+
+    def __init__(self, root: Path, levels: GroupHierarchy) -> None:
+        own = levels.unified or root / "none"
+        self._files: dict[str, OpenFile] = {}
+        self.missing: dict[str, Absent] = {}
+        for resource in RESOURCES:
+            self._open_file(f"pressure_{resource}", root / "proc/pressure" / resource)
+            self._open_file(f"group_pressure_{resource}", own / f"{resource}.pressure")
+
+    def _open_file(self, prefix: str, path: Path) -> None:
+        file = OpenFile(path)
+        if file.read() is not None:  # opens, and then refuses, where the kernel has psi=0
+            self._files[prefix] = file
+            return
+        file.close()
+        absent = _GROUPS_ONLY if prefix.startswith("group_") else explain_unreadable(path, _HOW)
+        names = (meter.id for meter in _PRESSURE if meter.id.startswith(f"{prefix}_"))
+        self.missing.update(dict.fromkeys(names, absent))
+
+    def read(self, into: Reading) -> None:
+        """Add every value."""
+        for prefix, file in self._files.items():
+            into.update(parse_pressure(file.read(), prefix))
+
+    def close(self) -> None:
+        """Close every file."""
+        for file in self._files.values():
+            file.close()
+
+
+def parse_pressure(content: bytes | None, prefix: str) -> Reading:
+    """Parse ``some avg10=1.23 avg60=.. avg300=.. total=MICROSECONDS``, and the same of ``full``."""
+    into: Reading = {}
+    for line in (content or b"").splitlines():
+        words = line.split()
+        if len(words) == 5 and words[0] in (b"some", b"full"):
+            name = f"{prefix}_{words[0].decode()}"
+            into[f"{name}_ratio"] = float(words[1].partition(b"=")[2]) / 100
+            into[f"{name}_s"] = int(words[4].partition(b"=")[2]) / 1e6
+    return into
+
 
 _CORES = make_meters(
     "cores",
@@ -50,7 +119,6 @@ _SHM = make_meters(
     ("shm_used_bytes", "bytes", "gauge", "used space in /dev/shm, such as batches of workers"),
     ("shm_free_bytes", "bytes", "gauge", "free space in /dev/shm"),
 )
-METERS: Final = _CORES + _MEMORY + _PAGING + _SHM
 _GROUPS: Final = {"stat": _CORES, "loadavg": (), "meminfo": _MEMORY, "vmstat": _PAGING}
 
 
@@ -126,10 +194,12 @@ def _shared_memory(folder: Path) -> Reading:
 
 
 SIGNALS: tuple[Meter, ...] = (
-    *_process.METERS,
     *_process_tree.METERS,
-    *METERS,
-    *_pressure.METERS,
+    *_CORES,
+    *_MEMORY,
+    *_PAGING,
+    *_SHM,
+    *_PRESSURE,
     *_control_group.METERS,
 )
 PERIOD_S = 0.5
@@ -140,7 +210,7 @@ class _Host:
         levels = GroupHierarchy(target.root, target.pid)
         self._job = _process_tree.ProcessTree(target.root, target.pid)
         self._machine = Machine(target.root)
-        self._pressure = _pressure.Pressure(target.root, levels)
+        self._pressure = Pressure(target.root, levels)
         self._group = _control_group.ControlGroup(levels, target.pid)
         self.facts: Mapping[str, str] = {}
         self.missing: Mapping[str, Absent] = {
