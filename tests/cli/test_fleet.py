@@ -184,22 +184,3 @@ def test_one_job_in_a_line_and_as_json(one_job: list[str], capsys: pytest.Captur
 def test_a_job_that_cannot_be_shown(job: str, said: str, one_job: list[str], capsys):
     assert main(["fleet", "job", job, *one_job]) == 1
     assert said in capsys.readouterr().err
-
-
-def test_the_line_is_kept_in_the_accounting(
-    one_job: list[str], tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
-):
-    words = ["fleet", "job", "7", *one_job, "--line", "--admin-comment"]
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(words) == 1
-    assert "sacctmgr was not found" in capsys.readouterr().err
-    program = tmp_path / "sacctmgr"
-    program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/asked\n")
-    program.chmod(0o755)
-    assert main(words) == 0
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked[:6] == ["-i", "modify", "job", "where", "jobid=7", "set"]
-    assert asked[6] == f"admincomment={capsys.readouterr().out.strip()}"
-    program.write_text("#!/bin/sh\necho 'Access denied' >&2; exit 1\n")
-    assert main(words) == 1
-    assert "Access denied" in capsys.readouterr().err

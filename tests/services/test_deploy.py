@@ -126,7 +126,7 @@ def test_slurm_names_the_job_and_keeps_its_summary(tmp_path: Path):
         wait_until(lambda: mapping.is_dir() and len([*mapping.iterdir()]) == 2, 20)
         assert {path.read_text() for path in mapping.iterdir()} == {f"{job}\n"}
         wait_until(seen.exists, 30)
-        assert f"fleet job {job} --meter prometheus:http" in seen.read_text()
+        assert f"fleet job {job} --line --cache" in seen.read_text()
         wait_until(lambda: not [*mapping.iterdir()], 20)
     finally:
         stop_slurm(tmp_path)
