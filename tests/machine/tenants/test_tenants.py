@@ -73,16 +73,6 @@ def test_reservations_of_running_jobs_on_this_node():
     assert slurm.parse_jobs(single, "vm")[0].ordinals == (0, 1)  # scontrol -o
 
 
-def test_lists_of_nodes():
-    assert slurm.expand_nodes("gpu[01-03,7],login1") == [
-        "gpu01",
-        "gpu02",
-        "gpu03",
-        "gpu7",
-        "login1",
-    ]
-
-
 @pytest.mark.parametrize(
     "cgroup",
     [
