@@ -16,22 +16,20 @@ def take_settings(kind: str, given: Mapping[str, Any], **known: Any) -> dict[str
     Raises:
         UsageError: one is unknown, missing, or of another type.
     """
-    path, lines = given.get("at", ("", {}))
-    settings = {name: value for name, value in given.items() if name not in ("kind", "at")}
+    settings = {name: value for name, value in given.items() if name != "kind"}
 
-    def complain(text: str, name: str = "kind") -> UsageError:
-        at = f"{path}, line {lines.get(name, lines.get('kind'))}: " if path else ""
-        return UsageError(f"{at}The {kind} route {text}.", why=f"Settings: {', '.join(known)}.")
+    def complain(text: str) -> UsageError:
+        return UsageError(f"The {kind} route {text}.", why=f"Settings: {', '.join(known)}.")
 
     for name in settings:
         if name not in known:
-            raise complain(f"has no setting {name!r}", name)
+            raise complain(f"has no setting {name!r}")
     merged = {**known, **settings}
     for name, value in merged.items():
         if value is None:
             raise complain(f"needs the setting {name!r}")
         if isinstance(value, str) and value.startswith("$"):
             if value[1:] not in os.environ:
-                raise complain(f"needs the environment variable {value[1:]}", name)
+                raise complain(f"needs the environment variable {value[1:]}")
             merged[name] = os.environ[value[1:]]
     return merged
