@@ -9,22 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
+from watched_machines import machine
 
 from whyidle.errors import WhyidleError
 from whyidle.machine.publishers import wandb
 from whyidle.machine.watch.publisher_queue import QUEUED, PublisherThread, Publishing
 from whyidle.machine.watch.run_publishing import TRACK, RunPublishing, find_trackers
-from whyidle.model.documents.watch_document import WatchedHost, WatchedMachine
 from whyidle.model.live.publisher import Destination
 
-HOST = WatchedHost(
-    name="n", cores=1.0, cores_used=None, memory_bytes=None, memory_used_bytes=None,
-    pressure_cpu=None, pressure_io=None, pressure_memory=None,
-)  # fmt: skip
-LOOK = WatchedMachine(
-    time="2026-11-27T14:02:10+00:00", window_s=1.0, host=HOST, driver=None, gpus=[], absent=None,
-    jobs=[], notes=[],
-)  # fmt: skip
+LOOK = machine([], [])
 
 
 class Slow:
