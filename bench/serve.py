@@ -2,12 +2,10 @@
 
 Makes a store of RUNS runs (1000), serves it in a process of its own, and measures
 
-* the first page of a server that has just been started, with and without an index,
+* the first page of a server that has just been started,
 * every page, ten times,
 * VIEWERS (50) that each keep a page open that follows by itself, and open another every two
-  seconds, for SECONDS (60): requests, errors, times, and what the server uses,
-* a client's pages beside four uploads that drip and 1,100 half-open requests of twelve addresses,
-  for a third of SECONDS, and without them.
+  seconds, for SECONDS (60): requests, errors, times, and what the server uses.
 """
 
 from __future__ import annotations
@@ -29,8 +27,7 @@ import httpx
 import msgspec
 import psutil
 
-from whyidle.cluster.server.access import AccessList
-from whyidle.cluster.server.site import ACCESS_FILE, STATE_FOLDER
+from whyidle.cluster.server.access import STATE_FOLDER, read_token
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.store.run_store import Store
 from whyidle.testing import demo
@@ -81,10 +78,10 @@ def measure_first(store: Store, client: httpx.Client) -> None:
 
 
 def measure_pages(store: Store, client: httpx.Client) -> None:
-    first, second = (entry.id for entry in store.list_runs()[-2:])
+    run = store.find_run("last").id
     pages = (
-        *("/", "/runs", "/runs?q=finetune&state=starved", "/runs?page=20", f"/runs/{first}"),
-        *(f"/compare?run={first}&run={second}", "/machine", "/api/runs"),
+        *("/", "/runs", "/runs?q=finetune&state=starved", "/runs?page=20", f"/runs/{run}"),
+        *("/machine", "/api/runs"),
     )
     for path in pages:
         spans = []
@@ -159,76 +156,12 @@ async def measure_viewers(store: Store, token: str, pid: int, viewers: int, seco
         print(f"  {errors.count(text)} × {text}")
 
 
-async def hold_half_open(number: int, until: float) -> None:
-    """A request whose head does not end, again when it is cut off."""
-    address = f"127.0.0.{2 + number % 12}"
-    while time.monotonic() < until:
-        with suppress(OSError, asyncio.TimeoutError):
-            reader, writer = await asyncio.open_connection(
-                "127.0.0.1", PORT, local_addr=(address, 0)
-            )
-            writer.write(b"GET /runs HTTP/1.1\r\nHost:")
-            await asyncio.wait_for(reader.read(1), max(0.1, until - time.monotonic()))
-            writer.close()
-        await asyncio.sleep(5)
-
-
-async def drip_upload(number: int, token: str, until: float) -> None:
-    """An upload of which a byte comes every tenth of a second."""
-    with suppress(OSError):
-        _, writer = await asyncio.open_connection("127.0.0.1", PORT)
-        head = f"PUT /api/runs/20260101-000000-00000{number} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-        head += f"Authorization: Bearer {token}\r\nContent-Length: 1000000\r\n\r\n"
-        writer.write(head.encode())
-        while time.monotonic() < until:
-            writer.write(b" ")
-            await writer.drain()
-            await asyncio.sleep(0.1)
-        writer.close()
-
-
-async def abuse(token: str, half_open: int, drips: int, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    await asyncio.gather(
-        *(hold_half_open(number, until) for number in range(half_open)),
-        *(drip_upload(number, token, until) for number in range(drips)),
-    )
-
-
-async def measure_abuse(token: str, seconds: float) -> None:
-    tails = []
-    for half_open, drips in ((0, 0), (1100, 4)):
-        until = time.monotonic() + seconds
-        others = subprocess.Popen(  # whose work must not delay the client's
-            [sys.executable, __file__, "abuse", token, f"{half_open}", f"{drips}", f"{seconds}"]
-        )
-        await asyncio.sleep(3)
-        spans, refused = [], 0
-        head = {"Authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=BASE, headers=head, timeout=30) as client:
-            while time.monotonic() < until:
-                begin = time.perf_counter()
-                try:
-                    refused += (await client.get("/runs")).status_code != 200
-                except httpx.HTTPError:
-                    refused += 1
-                spans.append((time.perf_counter() - begin) * 1000)
-                await asyncio.sleep(0.05)
-        others.wait()
-        tails.append(quantiles(spans, n=100)[98])
-        print(
-            f"{half_open} half-open requests, {drips} dripping uploads: {len(spans)} pages, "
-            f"{refused} refused, median {median(spans):.0f} ms, 99% {tails[-1]:.0f} ms"
-        )
-    print(f"99% beside them: {tails[1] / tails[0]:.2f} times that without")
-
-
 def main() -> None:
     given = [float(word) for word in sys.argv[1:]]
     count, viewers, seconds = (*given, *(1000, 50, 60)[len(given) :])
     with tempfile.TemporaryDirectory() as folder:
         store = make_store(Path(folder) / "store", int(count))
-        token = AccessList(store.root / STATE_FOLDER / ACCESS_FILE).add_token("bench")
+        token = read_token(store.root / STATE_FOLDER)
         head = {"Authorization": f"Bearer {token}"}
         with httpx.Client(base_url=BASE, headers=head, timeout=30) as client:
             measure_first(store, client)
@@ -238,7 +171,6 @@ def main() -> None:
                 measure_pages(store, client)
                 measure_browser(token)
                 asyncio.run(measure_viewers(store, token, process.pid, int(viewers), seconds))
-                asyncio.run(measure_abuse(token, seconds / 3))
             finally:
                 process.terminate()
                 process.wait()
@@ -246,7 +178,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     os.environ.pop("WHYIDLE_HOME", None)
-    if sys.argv[1:2] == ["abuse"]:
-        asyncio.run(abuse(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])))
-    else:
-        main()
+    main()

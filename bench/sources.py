@@ -20,19 +20,11 @@ from pathlib import Path
 import psutil
 
 from emulator import fake_nvml
-from whyidle.machine.sources import (
-    _control_group,
-    _machine,
-    _pressure,
-    _process_tree,
-    host,
-    nvml,
-    replay,
-)
-from whyidle.machine.sources._group_hierarchy import GroupHierarchy
-from whyidle.machine.sources._process import parse_io, parse_stat, parse_waited
+from whyidle.machine.sources import _control_group, _process_tree, host, nvml
+from whyidle.machine.sources._control_group import GroupHierarchy
+from whyidle.machine.sources._process_tree import parse_io, parse_stat, parse_waited
 from whyidle.model.live.telemetry import Target
-from whyidle.model.live.telemetry_lines import TelemetryReader, TelemetryWriter
+from whyidle.model.live.telemetry_lines import TelemetryReader, TelemetryWriter, read_telemetry
 from whyidle.record.monitor import Monitor
 
 ROOT = Path("/")
@@ -62,24 +54,24 @@ def show(name: str, call, reads: int, pause_s: float = 0) -> None:
 
 
 def parts(pid: int, reads: int) -> None:
-    machine = _machine.Machine(ROOT)
+    machine = host.Machine(ROOT)
     files = machine._files
-    show("machine: /proc/stat", lambda: _machine.parse_cores(files["stat"].read(), 0.01), reads)
+    show("machine: /proc/stat", lambda: host.parse_cores(files["stat"].read(), 0.01), reads)
     show("machine: /proc/loadavg", lambda: files["loadavg"].read().split(), reads)
     show(
         "machine: /proc/meminfo",
-        lambda: _machine.parse_memory(files["meminfo"].read()),
+        lambda: host.parse_memory(files["meminfo"].read()),
         reads,
     )
     show(
         "machine: /proc/vmstat",
-        lambda: _machine.parse_numbers(files["vmstat"].read(), b"pgmajfault "),
+        lambda: host.parse_numbers(files["vmstat"].read(), b"pgmajfault "),
         reads,
     )
-    show("machine: /dev/shm", lambda: _machine._shared_memory(machine._shm), reads)
+    show("machine: /dev/shm", lambda: host._shared_memory(machine._shm), reads)
     show("machine: all", lambda: machine.read({}), reads)
     levels = GroupHierarchy(ROOT, pid)
-    pressure, group = _pressure.Pressure(ROOT, levels), _control_group.ControlGroup(levels, pid)
+    pressure, group = host.Pressure(ROOT, levels), _control_group.ControlGroup(levels, pid)
     show("pressure: all files", lambda: pressure.read({}), reads)
     show("group: affinity", lambda: _control_group._affinity_size(pid), reads)
     show("group: throttling", group._read_throttling, reads)
@@ -147,7 +139,8 @@ def monitor(pid: int) -> None:
         time.sleep(8)
         watch.stop_thread()
         size = (Path(folder) / "telemetry").stat().st_size
-        spent = replay.load(Path(folder) / "telemetry").series["monitor_cpu_s"]
+        with (Path(folder) / "telemetry").open("rb") as lines:
+            spent = read_telemetry(lines).series["monitor_cpu_s"]
     steady = (spent.value[-1] - spent.value[0]) / ((spent.time_ns[-1] - spent.time_ns[0]) / 1e9)
     print(f"{'monitor, share of a core once all is open':58} {steady:8.3%}")
     print(f"{'monitor, share of a core over 8 s, opening included':58} {watch.cpu_s / 8:8.3%}")

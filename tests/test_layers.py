@@ -46,10 +46,9 @@ MAY_IMPORT = {
     "fix": {"fix", *RECORDED},
     "runs": {"runs", "fix", "analysis", "version", *BASE},
     "planning": {"planning", "fix", *RECORDED},
-    "machine": {"machine"},
+    "machine": RECORDED,
     "machine.alerts": {"machine.alerts", *BASE},
     "machine.attachment": {"machine.attachment", "machine.sources", *RECORDED},
-    "machine.checks": {"machine.checks", "machine.sources", *RECORDED},
     "machine.publishers": {"machine.publishers", *BASE},
     "machine.sources": {"machine.sources", *BASE},
     "machine.suspicions": {"machine.suspicions", "model"},
@@ -60,8 +59,7 @@ MAY_IMPORT = {
     "cluster.meters": {"cluster.meters", *BASE},
     "cluster.report": {"cluster.report", "catalog", "version", *BASE},
     "cluster.server": {
-        *("cluster.server", "cluster.report", "machine.publishers"),
-        *("machine.watch", "reports", "runs", "record", "version", *PLUGS),
+        *("cluster.server", "machine.watch", "reports", "record", "version", *PLUGS),
     },
     "testing": {
         *("testing", "cluster.ledgers", "cluster.meters", "cluster.report", "record"),

@@ -8,8 +8,9 @@ export WHYIDLE_PROMETHEUS="${WHYIDLE_PROMETHEUS:-http://127.0.0.1:9090}"
 export WHYIDLE_CACHE="${WHYIDLE_CACHE:-/var/tmp/whyidle-jobs}/$SLURM_JOB_ID"
 setsid sh -c '(
   sleep "${WHYIDLE_EPILOG_DELAY:-90}"
-  nice timeout 300 "$WHYIDLE" fleet job "$SLURM_JOB_ID" --meter "prometheus:$WHYIDLE_PROMETHEUS" \
-    --cache "$WHYIDLE_CACHE" --quiet --admin-comment
+  line=$(nice timeout 300 "$WHYIDLE" fleet job "$SLURM_JOB_ID" --line --cache "$WHYIDLE_CACHE" \
+    --meter "prometheus:$WHYIDLE_PROMETHEUS") &&
+    sacctmgr -i modify job where jobid="$SLURM_JOB_ID" set admincomment="$line"
   rm -rf "$WHYIDLE_CACHE"
 ) </dev/null >/dev/null 2>&1 &'
 exit 0

@@ -13,7 +13,6 @@ import pytest
 from emulator import fake_nvml
 from emulator.fake_nvml import training
 from whyidle.__main__ import main
-from whyidle.machine.alerts.alert_watch import read_mutes
 
 FILE = """
 use = ["held"]
@@ -48,25 +47,15 @@ def test_a_rule_file_for_prometheus(capsys, tmp_path: Path):
     assert target.read_text().count("- alert:") == 1
 
 
-def test_a_mute_is_kept_and_ends(capsys, tmp_path: Path):
-    assert main(["alerts", "--mute", "held", "--duration", "2h"]) == 0
-    mutes = read_mutes(tmp_path / ".whyidle" / "mutes.json")
-    assert 7000 < mutes["held"] - time.time() <= 7200
-    assert main(["alerts", "--unmute", "held"]) == 0
-    assert read_mutes(tmp_path / ".whyidle" / "mutes.json") == {}
-    assert main(["alerts", "--unmute", "held"]) == 2
-    assert main(["alerts", "--mute", "held", "--duration", "soon"]) == 2
-
-
 def test_routes_can_be_tried(capsys, tmp_path: Path):
     assert main(["alerts", "--test"]) == 0
     assert "a test of this route" in capsys.readouterr().out
     path = tmp_path / "alerts.toml"
-    path.write_text(FILE + '[[route]]\nkind = "webhook"\nurl = "http://127.0.0.1:9"\n')
+    path.write_text(FILE + '[[route]]\nkind = "command"\nargv = ["false"]\n')
     assert main(["alerts", str(path), "--test"]) == 1
     error = capsys.readouterr().err
     assert error.count("not published") == 1
-    assert "Not delivered by webhook" in error
+    assert "Not delivered by command" in error
     path.write_text(FILE + '[[route]]\nkind = "pigeon"\n')
     assert main(["alerts", str(path), "--test"]) == 2
 
@@ -92,16 +81,9 @@ def test_a_watch_tells_what_fires(capsys, tmp_path: Path, monkeypatch):
     assert "30 GiB are held" in out
 
 
-@pytest.mark.parametrize("route", ['kind = "pigeon"', 'kind = "webhook"\nurl = "x"'])
+@pytest.mark.parametrize("route", ['kind = "pigeon"', 'kind = "command"\nargv = "x"'])
 def test_checking_a_file_checks_its_routes(route: str, tmp_path: Path, capsys):
     path = tmp_path / "alerts.toml"
     path.write_text(f"[[route]]\n{route}\n")
     assert main(["alerts", str(path)]) == 2
     assert "route" in capsys.readouterr().err
-
-
-def test_a_mute_that_matches_nothing_is_told(capsys):
-    assert main(["alerts", "--mute", "idle-hold"]) == 0
-    assert "neither a rule" in capsys.readouterr().err
-    assert main(["alerts", "--mute", "idle-held"]) == 0
-    assert "neither a rule" not in capsys.readouterr().err

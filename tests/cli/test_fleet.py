@@ -65,25 +65,22 @@ def test_seconds_of_gpu_time_are_not_judged(tmp_path: Path, capsys: pytest.Captu
     assert "%" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("late_s", [0, 7, -7])
 def test_a_file_for_each_metric_is_joined_by_gpu_and_time(
-    late_s: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     """As Prometheus exports them. Without its memory an idle GPU could not be judged."""
-    metrics = {"DCGM_FI_DEV_GPU_UTIL": 0, "DCGM_FI_DEV_FB_USED": late_s, "DCGM_FI_DEV_POWER": 0}
-    words = ["--cache", str(tmp_path / "cache"), "--since", "all", "--ledger", "labels"]
-    for name, late in metrics.items():
+    folder = tmp_path / "readings"
+    folder.mkdir()
+    for name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"):
+        value = 100 if "UTIL" in name else 9000
         rows = ["timestamp,Hostname,gpu,exported_pod,value"]
         rows += [
-            f"{1795132800 + 60 * n + late},n1,{g},p{g},{9000 * g}"
-            for n in range(120)
-            for g in (0, 1)
+            f"{1795132800 + 60 * n},n1,{g},p{g},{value * g}" for n in range(120) for g in (0, 1)
         ]
-        (tmp_path / f"{name}_USAGE.csv").write_text(
-            "\n".join(rows).replace(",9000", ",100" if "UTIL" in name else ",9000")
-        )
-        words += ["--meter", f"csv:{tmp_path / name}_USAGE.csv"]
-    assert main(["fleet", "report", *words, "--by", "job", "--json", "-"]) == 0
+        (folder / f"{name}.csv").write_text("\n".join(rows))
+    words = ["--cache", str(tmp_path / "cache"), "--since", "all", "--ledger", "labels"]
+    words += ["--meter", f"csv:{folder}", "--by", "job", "--json", "-"]
+    assert main(["fleet", "report", *words]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["job_count"] == 2
     hours = found["total"]["gpu_hours"]
@@ -187,22 +184,3 @@ def test_one_job_in_a_line_and_as_json(one_job: list[str], capsys: pytest.Captur
 def test_a_job_that_cannot_be_shown(job: str, said: str, one_job: list[str], capsys):
     assert main(["fleet", "job", job, *one_job]) == 1
     assert said in capsys.readouterr().err
-
-
-def test_the_line_is_kept_in_the_accounting(
-    one_job: list[str], tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]
-):
-    words = ["fleet", "job", "7", *one_job, "--line", "--admin-comment"]
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(words) == 1
-    assert "sacctmgr was not found" in capsys.readouterr().err
-    program = tmp_path / "sacctmgr"
-    program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/asked\n")
-    program.chmod(0o755)
-    assert main(words) == 0
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert asked[:6] == ["-i", "modify", "job", "where", "jobid=7", "set"]
-    assert asked[6] == f"admincomment={capsys.readouterr().out.strip()}"
-    program.write_text("#!/bin/sh\necho 'Access denied' >&2; exit 1\n")
-    assert main(words) == 1
-    assert "Access denied" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from emulator import fake_nvml
-from whyidle.machine.checks import doctor
+from whyidle.machine import doctor
 from whyidle.machine.sources import nvml
 from whyidle.model.live.telemetry import Absent, Available, Meter
 

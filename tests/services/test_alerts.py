@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
-from datetime import datetime, timedelta
 from pathlib import Path
 
 from service_tools import GIB, wait_until, write_cards
@@ -14,7 +12,6 @@ from service_tools import GIB, wait_until, write_cards
 RULE = """
 use = ["held"]
 interval_s = 1
-{quiet}
 [[rule]]
 id = "held"
 summary = "held"
@@ -30,31 +27,8 @@ coverage = 0.6
 HELD = {"memory": [40 * GIB, 80 * GIB]}
 
 
-def watch(start, folder: Path, environ: dict[str, str]) -> subprocess.Popen[bytes]:
-    with (folder / "told.txt").open("wb") as told:
-        return start(
-            sys.executable, "-m", "whyidle", "watch", "--json", "looks.jsonl", "--interval", "0.5",
-            "--alerts", "alerts.toml", env=environ, stderr=told,
-        )  # fmt: skip
-
-
-def test_no_notice_in_quiet_hours(tmp_path: Path, start, hook):
-    url, got = hook
-    now = datetime.now()
-    begin, end = (f"{now + timedelta(minutes=m):%H:%M}" for m in (-5, 5))
-    quiet = f'[[quiet]]\nfrom = "{begin}"\nto = "{end}"'
-    route = f'kind = "webhook"\nurl = "{url}"'
-    (tmp_path / "alerts.toml").write_text(RULE.format(quiet=quiet, route=route))
-    process = watch(start, tmp_path, write_cards(tmp_path, HELD))
-    looks = tmp_path / "looks.jsonl"
-    wait_until(lambda: looks.exists() and looks.read_text().count("idle-held") >= 10, 25)
-    time.sleep(2)
-    assert got == []
-    assert process.poll() is None
-
-
 def test_alerts_beside_documents_on_standard_output_are_documents(tmp_path: Path, start):
-    (tmp_path / "alerts.toml").write_text(RULE.format(quiet="", route='kind = "stdout"'))
+    (tmp_path / "alerts.toml").write_text(RULE.format(route='kind = "stdout"'))
     out = tmp_path / "out.jsonl"
     with out.open("wb") as file:
         start(

@@ -16,7 +16,7 @@ from service_tools import REPOSITORY, fetch, free_port, need, wait_until
 from slurm_conf import start_slurm, stop_slurm
 
 from tests.machine.publishers.conftest import make_look
-from whyidle.machine.publishers._text_format import format_page
+from whyidle.machine.publishers.prometheus import format_page
 from whyidle.model.live.metric_series import SeriesBuilder
 
 DEPLOY = REPOSITORY / "deploy"
@@ -126,7 +126,7 @@ def test_slurm_names_the_job_and_keeps_its_summary(tmp_path: Path):
         wait_until(lambda: mapping.is_dir() and len([*mapping.iterdir()]) == 2, 20)
         assert {path.read_text() for path in mapping.iterdir()} == {f"{job}\n"}
         wait_until(seen.exists, 30)
-        assert f"fleet job {job} --meter prometheus:http" in seen.read_text()
+        assert f"fleet job {job} --line --cache" in seen.read_text()
         wait_until(lambda: not [*mapping.iterdir()], 20)
     finally:
         stop_slurm(tmp_path)

@@ -82,10 +82,10 @@ def test_thirty_jobs_with_planted_waste(tmp_path: Path, start):
 
 
 def check_one_job(folder: Path, job: list[str], server: str, env: dict[str, str]) -> None:
-    """The page of one job, and its line in Slurm's accounting."""
+    """The page of one job."""
     done = fleet(
         *("--meter", f"prometheus:{server}?step={PERIOD_S}", "--cache", str(folder / "cache")),
-        *("--admin-comment", "--json", "-"),
+        *("--json", "-"),
         env=env,
         action=("job", job[0]),
     )
@@ -95,9 +95,6 @@ def check_one_job(folder: Path, job: list[str], server: str, env: dict[str, str]
     assert page["job"]["host_memory_bytes"] == 10 << 20
     assert page["job"]["host_memory_used_bytes"] > 0
     assert page["next_time"] == ["no GPU (all read 0 % busy in every sample)"]
-    command = ["sacct", "-XPn", "-j", job[0], "--format=AdminComment"]
-    kept = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
-    assert kept.strip().lower() == page["line"].lower()  # Slurm 22.05 keeps small letters
 
 
 def seconds(text: str) -> int:

@@ -51,24 +51,3 @@ def test_the_eight_places_add_up_to_wall_time(tmp_path: Path, start):
     # a scrape a second apart sees a change up to a second late, at both ends
     assert watched == pytest.approx(last - first, abs=1.0 + 0.01 * watched)
     assert query(server, "whyidle_run_info")[0]["metric"]["cause"] == "dataloader-no-workers"
-
-
-def test_node_exporter_reads_the_file(tmp_path: Path, start):
-    need("prometheus-node-exporter")
-    port, folder = free_port(), tmp_path / "textfile"
-    folder.mkdir()
-    start(sys.executable, "-m", "whyidle", "watch", "--json", "looks.jsonl", "--interval", "0.5",
-          "--textfile", str(folder))  # fmt: skip
-    start(
-        "prometheus-node-exporter", f"--collector.textfile.directory={folder}",
-        f"--web.listen-address=127.0.0.1:{port}", "--collector.disable-defaults",
-        "--collector.textfile",
-    )  # fmt: skip
-    (folder / "other.prom").write_text("other_metric 1\n")
-
-    def read() -> str:
-        page = fetch(f"http://127.0.0.1:{port}/metrics")
-        return page if 'file="' in page and "whyidle.prom" in page else ""
-
-    page = str(wait_until(read, 20))
-    assert "node_textfile_scrape_error 0" in page

@@ -212,23 +212,13 @@ def add_store(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     return group
 
 
-def add_destinations(parser: argparse.ArgumentParser) -> None:
-    """Add the options of publishers."""
-    group = parser.add_argument_group("publishing")
-    group.add_argument(
+def add_prometheus(parser: argparse.ArgumentParser) -> None:
+    """Add the option that publishes metrics."""
+    parser.add_argument_group("publishing").add_argument(
         "--prometheus",
         metavar="[ADDRESS:]PORT",
         help="serve metrics for Prometheus, on this machine only unless an address is given",
     )
-    group.add_argument(
-        "--textfile", metavar="DIR", help="write metrics for node-exporter's textfile collector"
-    )
-
-
-def list_destinations(args: argparse.Namespace) -> dict[str, str]:
-    """The publishers that the user asked for, and where each writes."""
-    wanted = ((name, getattr(args, name)) for name in ("prometheus", "textfile"))
-    return {name: where for name, where in wanted if where is not None}
 
 
 def parse_ranks(text: str) -> frozenset[int]:

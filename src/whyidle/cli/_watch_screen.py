@@ -1,54 +1,28 @@
-"""The screen of ``whyidle watch``: the terminal's alternate screen, and what its keys do."""
+"""The screen of ``whyidle watch``: the terminal's alternate screen, and its keys."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from whyidle.reports._watch_table import ORDERS, WatchView, list_rows
+from whyidle.reports._watch_table import WatchView
 
 if TYPE_CHECKING:
     from whyidle.model.documents.watch_document import WatchedMachine
     from whyidle.model.live.alert import Delivery
 
-_KEY: Final = re.compile(rb"\x1b[\[O][A-D]|[\x00-\x7f]", re.DOTALL)
-_STEPS: Final = {b"\x1b[A": -1, b"\x1bOA": -1, b"k": -1, b"\x1b[B": 1, b"\x1bOB": 1, b"j": 1}
-"""the cursor keys, and those of less and vi"""
 
-
-@dataclass(slots=True)
-class Keys:
-    """What the user has chosen. The digits are the numbers of the table's first column."""
-
-    view: WatchView = field(default_factory=WatchView)
-
-    def press(self, key: bytes, machine: WatchedMachine | None) -> bool:
-        """Act on a key; False if it ends the watch."""
-        view = self.view
-        rows = list_rows(machine, view) if machine is not None else []
-        if key.lower() == b"q":
-            return False
-        if key == b"s":
-            view.order = ORDERS[(ORDERS.index(view.order) + 1) % len(ORDERS)]
-        elif key in _STEPS and rows:
-            at = rows.index(view.selected) if view.selected in rows else -1
-            step = _STEPS[key]
-            view.selected = rows[max(0, min(len(rows) - 1, at + step))]
-        elif key in (b"\r", b"\n", b" ") and view.selected in rows:
-            view.opened ^= {view.selected}
-        elif key.isdigit() and (name := f"gpu{key.decode()}") in rows:
-            view.opened ^= {name}
-        elif key == b"\x1b":
-            view.selected, view.opened, view.shows_keys = None, set(), False
-        elif key == b"?":
-            view.shows_keys = not view.shows_keys
-        return True
+def press_keys(view: WatchView, typed: bytes, machine: WatchedMachine | None) -> bool:
+    """Act on what was typed: digits are the numbers of the table's first column; False if it ends
+    the watch."""
+    known = {gpu.gpu for gpu in machine.gpus} if machine is not None else set()
+    for key in typed.decode("ascii", "replace"):
+        view.opened ^= {f"gpu{key}"} & known
+    return b"q" not in typed.lower()
 
 
 class ScreenNotices:
@@ -60,9 +34,7 @@ class ScreenNotices:
 
     def publish(self, delivery: Delivery) -> None:
         """Show the notices."""
-        self._told.extend(notice.text for notice in delivery.notices)
-        if delivery.held_back:
-            self._told.append(f"and {delivery.held_back} more notices were held back")
+        self._told.extend(delivery.text.splitlines())
         self._view.notices = list(self._told)
 
     def close(self, reason: object) -> None:
@@ -78,8 +50,8 @@ class Screen:
     """The alternate screen of a terminal. Alerts are printed again when it is gone."""
 
     def __init__(self) -> None:
-        self.keys = Keys()
-        self.notices = ScreenNotices(self.keys.view)
+        self.view = WatchView()
+        self.notices = ScreenNotices(self.view)
 
     def __enter__(self) -> Screen:
         import termios
@@ -114,8 +86,7 @@ class Screen:
             if not select.select([0], [], [], left)[0]:
                 continue
             typed = os.read(0, 64)
-            keys = _KEY.findall(typed)
-            if not typed or not all(self.keys.press(key, machine) for key in keys):
+            if not typed or not press_keys(self.view, typed, machine):
                 return True
             redraw()
         return False

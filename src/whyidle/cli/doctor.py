@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._options import add_outputs, add_store, store_of
 
 if TYPE_CHECKING:
-    from whyidle.model.machine import Check, Machine
+    from whyidle.machine.doctor import Check, Machine
     from whyidle.reports._text_page import Page
 
 _MARKS = {"ok": ("ok", "green"), "gap": ("GAP", "bold yellow"), "note": ("note", "cyan")} | {
@@ -27,10 +26,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the checks and print them."""
-    from whyidle.machine.checks.doctor import examine_machine
+    from whyidle.machine.doctor import examine_machine
 
     _output.check_outputs(args)
-    machine = examine_machine(environ=os.environ, folder=Path.cwd(), store=store_of(args).root)
+    machine = examine_machine(environ=os.environ, store=store_of(args).root)
     if _output.write_documents(args, json=lambda: machine):
         _output.print_text(_doctor_text(machine))
     return 0

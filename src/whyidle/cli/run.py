@@ -24,11 +24,10 @@ from whyidle.cli import _job_reports, _output
 from whyidle.cli._options import (
     OMITTED,
     STDOUT,
-    add_destinations,
     add_option,
     add_outputs,
+    add_prometheus,
     add_storage,
-    list_destinations,
     parse_count,
     store_of,
 )
@@ -109,7 +108,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-live", action="store_true", help="no live view at the bottom of the terminal"
     )
-    add_destinations(parser)
+    add_prometheus(parser)
     group.add_argument(
         "--track",
         action=argparse.BooleanOptionalAction,
@@ -284,15 +283,14 @@ def _open_publishing(
     *,
     track: bool,
 ) -> RunPublishing | None:
-    destinations = list_destinations(args)
-    if recording is None or follow is None or not (destinations or track):
+    if recording is None or follow is None or not (args.prometheus or track):
         return None
     from whyidle.machine.watch.run_publishing import RunPublishing
 
     def tell(text: str) -> None:
         print(f"whyidle: {text}", file=sys.stderr)
 
-    return RunPublishing(recording, follow, destinations, tell, track=track)
+    return RunPublishing(recording, follow, args.prometheus, tell, track=track)
 
 
 def _reason_not_to_watch() -> str | None:

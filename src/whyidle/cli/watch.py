@@ -28,13 +28,11 @@ from typing import TYPE_CHECKING
 from whyidle.cli import _output
 from whyidle.cli._options import (
     STDOUT,
-    add_destinations,
     add_option,
+    add_prometheus,
     add_store,
-    list_destinations,
     parse_seconds,
     parse_states,
-    store_of,
 )
 from whyidle.errors import GateError, InputError, OutputError, UsageError
 
@@ -74,7 +72,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         type=partial(parse_states, known=FAILING),
         help=f"exit with status 3 if a GPU or job is in one of these states: {', '.join(FAILING)}",
     )
-    add_destinations(parser)
+    add_prometheus(parser)
     add_option(parser, "--alerts", " (default: the shipped rules)", nargs="?", const="")
     add_store(parser)
 
@@ -146,8 +144,8 @@ def _open_publishing(args: argparse.Namespace, running: ExitStack) -> Publishing
 
     publishing = Publishing(lambda text: print(f"whyidle: {text}", file=sys.stderr))
     running.callback(publishing.close)
-    for name, where in list_destinations(args).items():
-        publishing.open(name, Destination(where=where, environ=os.environ))
+    if args.prometheus is not None:
+        publishing.open("prometheus", Destination(where=args.prometheus, environ=os.environ))
     return publishing
 
 
@@ -168,7 +166,7 @@ def _open_alerts(
     if settings is None:
         return None
     from whyidle import catalog
-    from whyidle.machine.alerts.alert_watch import MUTES, AlertWatch
+    from whyidle.machine.alerts.alert_watch import AlertWatch
     from whyidle.machine.watch.alert_routes import open_routes
 
     on_stdout: Route | None = None
@@ -177,7 +175,7 @@ def _open_alerts(
     elif args.json == STDOUT:
         on_stdout = catalog.plugin_module("alerts.routes", "stdout").open({"format": "json"})
     routes = open_routes(settings.route or [{"kind": "stdout"}], on_stdout)
-    alerts = AlertWatch(settings, store_of(args).root / MUTES, routes)
+    alerts = AlertWatch(settings, routes)
     return running.enter_context(closing(alerts))
 
 
@@ -298,5 +296,5 @@ def _draw(screen: Screen | None, machine: WatchedMachine) -> None:
         sys.stdout.write(render_machine(machine, width=width, colours=colours))
         sys.stdout.flush()
         return
-    view = screen.keys.view
+    view = screen.view
     screen.draw_text(render_machine(machine, width=width, colours=colours, height=lines, view=view))

@@ -2,7 +2,7 @@
 
 The last columns say why a GPU is in its state, and since when. Narrow terminals lose the columns of
 figures, never the reason. Where the screen is too short, lines of jobs go first, then GPUs that
-work or are free become one line. The user's view sorts rows and opens their details.
+work or are free become one line.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.text import Text
 
@@ -21,7 +21,6 @@ from whyidle.reports._watch_details import (
     STYLES,
     describe_owner,
     gpu_details,
-    job_details,
     job_rows,
     reason_text,
     wrap_text,
@@ -29,18 +28,6 @@ from whyidle.reports._watch_details import (
 
 _QUIET: Final = ("active", "free")
 _URGENT: Final = ("lost", "stalled", "idle-held", "idle-reserved", "throttled", "starved")
-Order = Literal["number", "state", "use", "memory"]
-ORDERS: Final[tuple[Order, ...]] = ("number", "state", "use", "memory")
-"""state: the gravest first · use: the idlest first · memory: the fullest first"""
-KEYS: Final = {
-    "up, down, k, j": "select a GPU or job",
-    "Enter, space": "show or hide its details",
-    "0 to 9": "show or hide the details of the GPU of this number",
-    "s": f"sort by another of {', '.join(ORDERS)}",
-    "Esc": "hide all details and this list",
-    "q, Ctrl-C": "quit",
-}
-SELECTED: Final = "reverse"
 _WIDE, _WIDEST = 100, 140
 _GIB: Final = 1 << 30
 
@@ -67,30 +54,10 @@ _COLUMNS: Final = (
 
 @dataclass(slots=True)
 class WatchView:
-    """What the user of a terminal has chosen. Rows are named as ``list_rows`` names them."""
+    """What the screen of a terminal shows besides the table: the details of GPUs, and alerts."""
 
-    order: Order = "number"
     opened: set[str] = field(default_factory=set)
-    selected: str | None = None
-    notices: Sequence[str] = ()  # alerts, the latest last
-    shows_keys: bool = False
-
-
-def list_rows(machine: WatchedMachine, view: WatchView) -> list[str]:
-    """The rows that can be opened, in the order in which they are shown."""
-    loose = [job.key for job in machine.jobs if not job.gpus]
-    return [*(gpu.gpu for gpu in _sort_gpus(machine, view)), *loose]
-
-
-def _sort_gpus(machine: WatchedMachine, view: WatchView) -> list[WatchedGpu]:
-    if view.order == "state":
-        ranks = {state: rank for rank, state in enumerate(_URGENT)}
-        return sorted(machine.gpus, key=lambda gpu: ranks.get(gpu.state, len(ranks)))
-    if view.order == "use":
-        return sorted(machine.gpus, key=lambda gpu: (gpu.busy is None, gpu.busy or 0.0))
-    if view.order == "memory":
-        return sorted(machine.gpus, key=lambda gpu: -(gpu.memory_used_bytes or 0))
-    return list(machine.gpus)
+    notices: Sequence[str] = ()  # the latest last
 
 
 def render_machine(
@@ -107,8 +74,7 @@ def render_machine(
     room = None if height is None else height - len(foot)
     rows = [_head(page, machine), *_body(page, machine, room, shown)]
     for row in [*rows, *foot]:
-        if row.style != SELECTED:
-            row.rstrip()
+        row.rstrip()
         row.truncate(width, overflow="crop" if page.plain else "ellipsis")
         page.write_row(row)
     return page.page_text()
@@ -130,10 +96,7 @@ def _head(page: Page, machine: WatchedMachine) -> Text:
 
 def _foot(page: Page, machine: WatchedMachine, view: WatchView) -> list[Text]:
     rows = [page.styled_text(text, "bold yellow") for text in view.notices[-3:]]
-    digits = "0-9, " if machine.gpus else ""
-    keys = f"q quit   s sort: by {view.order}   {digits}up, down and Enter: details   ? keys"
-    if view.shows_keys:
-        rows += [page.styled_text(f"{key:<15}{does}") for key, does in KEYS.items()]
+    keys = f"q quit{'   0-9 details of a GPU' if machine.gpus else ''}"
     return [*rows, page.styled_text(keys, "dim")]
 
 
@@ -149,36 +112,22 @@ def _body(page: Page, machine: WatchedMachine, height: int | None, view: WatchVi
     if loose:
         rows.append(page.styled_text("jobs without a GPU", "dim"))
     for job in loose:
-        rows += _mark(job_rows(page, job, with_reason=True), job.key, page, view)
-        if job.key in view.opened:
-            rows += job_details(page, job)
+        rows += job_rows(page, job, with_reason=True)
     if not machine.gpus and not machine.jobs:
         rows.append(page.styled_text("no watched jobs; start one with whyidle run COMMAND", "dim"))
     return rows if height is None else _cut_rows(page, rows, max(2, height - 1))
 
 
 def _cut_rows(page: Page, rows: list[Text], room: int) -> list[Text]:
-    """As many rows as there is room for, the selected one among them, and how many are not shown.
-    The header stays."""
+    """As many rows as there is room for, and how many are not shown."""
     if len(rows) <= room:
         return rows
-    at = next((n for n, row in enumerate(rows) if row.style == SELECTED), 0)
-    first = max(1, at - room + 3)
-    shown = rows[first : first + room - 2]
-    rest = len(rows) - 1 - len(shown)
-    return [rows[0], *shown, page.styled_text(f"{rest} more lines: up and down, or s", "dim")]
-
-
-def _mark(rows: list[Text], name: str, page: Page, view: WatchView) -> list[Text]:
-    """Rows whose first is shown as the selected one, if it is."""
-    if name == view.selected and not page.plain:
-        text = rows[0].plain
-        rows[0] = Text(text + " " * max(0, page.width - rows[0].cell_len), style=SELECTED)
-    return rows
+    rest = len(rows) - room + 1
+    return [*rows[: room - 1], page.styled_text(f"{rest} more lines: watch --only GPUS", "dim")]
 
 
 def _gpu_rows(page: Page, machine: WatchedMachine, room: int | None, view: WatchView) -> list[Text]:
-    shown = _sort_gpus(machine, view)
+    shown = machine.gpus
     listed = {gpu.gpu: _first_shown(gpu, machine, shown) for gpu in shown}
     details = {g.gpu: gpu_details(page, g, machine) for g in shown if g.gpu in view.opened}
     total = 1 + sum(
@@ -189,15 +138,13 @@ def _gpu_rows(page: Page, machine: WatchedMachine, room: int | None, view: Watch
     with_jobs = room is None or total <= room
     rest = ""
     if room is not None and 1 + len(shown) > room:
-        kept = {*view.opened, view.selected}
-        quiet = [gpu for gpu in shown if gpu.state in _QUIET and gpu.gpu not in kept]
+        quiet = [g for g in shown if g.state in _QUIET and g.gpu not in view.opened]
         shown = [gpu for gpu in shown if gpu not in quiet]
         counts = Counter(gpu.state for gpu in quiet)
         rest = ", ".join(f"{count} more {state}" for state, count in counts.items())
     rows = [_header(page, machine)]
     for gpu in shown:
-        lines = _gpu_lines(page, gpu, machine, with_jobs=with_jobs)
-        rows += _mark(lines, gpu.gpu, page, view)
+        rows += _gpu_lines(page, gpu, machine, with_jobs=with_jobs)
         rows += details.get(gpu.gpu, [])
         for job in listed[gpu.gpu] if with_jobs and gpu.gpu not in details else []:
             rows += job_rows(page, job, with_reason=False)

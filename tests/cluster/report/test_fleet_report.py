@@ -274,23 +274,3 @@ def test_advice_by_what_jobs_used(tmp_path: Path):
     assert advice["fewer-gpus", "alice"].gpu_hours == pytest.approx(4.0)
     assert advice["mig-slice", "bob"].gpu_hours == pytest.approx(4 * 6 / 7)
     assert "1g.10gb" in advice["mig-slice", "bob"].evidence[0]
-
-
-def test_small_jobs_that_keep_large_ones_out(tmp_path: Path):
-    """Each of two nodes has half of its GPUs free, and a job for a whole node waits."""
-    head = "job,user,gpus,node,state,submit,start,end"
-    rows = [
-        f"a,u,2,n1,COMPLETED,{moment(0)},{moment(0)},{moment(10)}",
-        f"b,u,2,n2,COMPLETED,{moment(0)},{moment(0)},{moment(10)}",
-        f"large,v,4,n1,COMPLETED,{moment(1)},{moment(10)},{moment(12)}",
-    ]
-    (tmp_path / "nodes.csv").write_text("node,gpus\nn1,4\nn2,4\n")
-    fleet = read(tmp_path, rows, [], head=head)
-    fleet = read_fleet(
-        [f"csv:{tmp_path / 'jobs.csv'},{tmp_path / 'nodes.csv'}"], [], fleet.window,
-        work=tmp_path / "cache", progress=lambda done, total: None, now_ms=NOW_MS,
-    )  # fmt: skip
-    found = make_report(fleet, by="user", prices=Prices(), now_ms=NOW_MS)
-    (one,) = found.advice
-    assert (one.kind, one.evidence) == ("co-location", ["large waited 9.0 h for 4 GPUs"])
-    assert (found.capacity.gpus, found.capacity.peak_devices) == (8, 4)

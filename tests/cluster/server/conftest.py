@@ -18,6 +18,7 @@ from whyidle.model.diagnosis import Diagnosis
 from whyidle.store.run_store import Store
 
 HERE = "http://127.0.0.1:8470"
+TOKEN = "of-this-server"
 BEGIN = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
 
 
@@ -43,8 +44,8 @@ def store(tmp_path: Path, diagnoses: list[Diagnosis]) -> Store:
 
 
 @pytest.fixture
-def site(store: Store, tmp_path: Path) -> Iterator[Site]:
-    site = Site(SiteSettings(stores=[store.root], state=tmp_path / "state"))
+def site(store: Store) -> Iterator[Site]:
+    site = Site(SiteSettings(stores=[store.root], token=TOKEN))
     yield site
     site.close()
 
@@ -58,6 +59,6 @@ def nobody(site: Site) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def viewer(nobody: TestClient, site: Site) -> TestClient:
-    nobody.headers["Authorization"] = f"Bearer {site.access.add_token('viewer')}"
+def viewer(nobody: TestClient) -> TestClient:
+    nobody.headers["Authorization"] = f"Bearer {TOKEN}"
     return nobody

@@ -62,14 +62,7 @@ def test_a_page_asks_again_until_its_job_has_ended(
     assert "data-live" not in last
 
 
-def test_step_times_are_drawn():
-    picture = job.draw_trend([0.1, 0.2, 0.15])
-    assert picture is not None
-    assert picture.count("<poly") == 2
-    assert job.draw_trend([0.1]) is None
-
-
 def test_a_run_elsewhere_has_no_news_yet(running: Entry, site: Site, tmp_path: Path):
     del tmp_path
     document = job.PAGE.read(Question(site=site, path={"run": running.id}))
-    assert (document.status, document.report, document.trend_s) == ("running", None, [])
+    assert (document.status, document.report) == ("running", None)

@@ -1,19 +1,16 @@
-"""When alerts are told: fires, repeats, resolves, quiet hours, mutes and the limit per hour."""
+"""When alerts are told: fires, repeats, resolves, and the limit per hour."""
 
 from __future__ import annotations
 
 import time
 
-import pytest
-
-from whyidle.machine.alerts.alert_watch import Delivering, alert_key, is_quiet
+from whyidle.machine.alerts.alert_watch import Delivering, alert_key
 from whyidle.machine.alerts.evaluation import Firing
-from whyidle.machine.alerts.rule_file import AlertSettings, QuietHours
+from whyidle.machine.alerts.rule_file import AlertSettings
 from whyidle.model.live.alert import Rule
 
 HOUR = 3600.0
 NOON = time.mktime((2026, 11, 25, 12, 0, 0, 0, 0, -1))  # a Wednesday
-RULE = Rule(id="idle-held", summary="held", of="gpu", signal="s", above=0.5, window_s=60.0)
 
 
 def firing(uuid: str = "u1", severity: str = "warning") -> Firing:
@@ -53,57 +50,11 @@ def test_alerts_of_gpus_are_told_apart():
     assert alert_key(firing("u1")) != alert_key(firing("u2"))
 
 
-def test_quiet_hours_say_nothing_and_what_lasts_is_told_after():
-    quiet = [QuietHours(begin="22:00", end="07:00")]
-    delivering = Delivering(AlertSettings(quiet=quiet), explain)
-    night = NOON + 11 * HOUR
-    assert events(delivering, [firing("u1"), firing("u2")], night) == []
-    assert events(delivering, [firing("u1")], night + HOUR) == []
-    assert events(delivering, [firing("u1")], night + 9 * HOUR) == ["fires"]  # u2 came and went
-
-
-def test_what_was_told_before_the_night_and_ends_in_it_is_not_told():
-    quiet = [QuietHours(begin="22:00", end="07:00")]
-    delivering = Delivering(AlertSettings(quiet=quiet), explain)
-    assert events(delivering, [firing()], NOON) == ["fires"]
-    assert events(delivering, [], NOON + 11 * HOUR) == []
-    assert events(delivering, [], NOON + 20 * HOUR) == []
-
-
-@pytest.mark.parametrize("name", ["idle-held", alert_key(firing())])
-def test_a_mute_ends(name: str):
-    delivering = Delivering(AlertSettings(), explain, {name: NOON + HOUR})
-    assert events(delivering, [firing()], NOON) == []
-    assert events(delivering, [firing()], NOON + HOUR) == ["fires"]
-
-
-def test_a_mute_of_another_alert_does_nothing():
-    delivering = Delivering(AlertSettings(), explain, {"stalled": NOON + HOUR})
-    assert events(delivering, [firing()], NOON) == ["fires"]
-
-
 def test_the_gravest_are_told_first_and_the_rest_is_counted():
     delivering = Delivering(AlertSettings(most_per_hour=2), explain)
     many = [firing(f"u{n}", "info") for n in range(4)] + [firing("x", "critical")]
     first = delivering.deliver(many, NOON)
     assert [one.rule.severity for one in first.notices] == ["critical", "info"]
     assert first.held_back == 3
-    assert len(first.firing) == 5
     later = delivering.deliver([*many, firing("new")], NOON + HOUR + 1)
     assert [one.labels["UUID"] for one in later.notices] == ["new"]
-
-
-@pytest.mark.parametrize(
-    ("begin", "end", "days", "hour", "quiet"),
-    [
-        ("22:00", "07:00", ("wed",), 23, True),
-        ("22:00", "07:00", ("wed",), 12, False),
-        ("22:00", "07:00", ("tue",), 6, True),
-        ("22:00", "07:00", ("wed",), 6, False),
-        ("00:00", "24:00", ("sat", "sun"), 12, False),
-        ("08:00", "18:00", ("wed",), 12, True),
-    ],
-)
-def test_quiet_hours_by_day_and_clock(begin, end, days, hour, quiet):
-    moment = NOON + (hour - 12) * HOUR
-    assert is_quiet([QuietHours(begin=begin, end=end, days=days)], moment) is quiet

@@ -30,14 +30,9 @@ labels = { state = "idle-held" }
 above = 0.5
 window_s = 3600
 
-[[quiet]]
-from = "22:00"
-to = "07:00"
-days = ["sat", "sun"]
-
 [[route]]
-kind = "webhook"
-url = "http://localhost:9"
+kind = "command"
+argv = ["true"]
 """
 
 
@@ -49,8 +44,7 @@ def test_own_rules_join_and_replace_the_shipped_ones(tmp_path: Path):
         ("idle-held", 3600.0),
         ("hot", 300.0),
     ]
-    assert settings.quiet[0].days == ("sat", "sun")
-    assert settings.route[0]["kind"] == "webhook"
+    assert settings.route[0]["kind"] == "command"
 
 
 def test_the_shipped_rules_are_those_of_the_page():
@@ -63,10 +57,10 @@ def test_the_shipped_rules_are_those_of_the_page():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("rule = [", "not TOML"),
+        ('a = "x"\nb =\n', "at line 2"),
+        ('[[rule]]\nid = "a"\nid_ = 1\n', "`id_` - at `rule[0]`"),
         ("colour = 1", "colour"),
         ('use = ["bored"]', "There is no rule 'bored'; rules: "),
-        ('[[quiet]]\nfrom = "10pm"\nto = "07:00"', "not a time"),
         ("interval_s = 0", "interval_s"),
         ('[[rule]]\nid="a"\nsummary="s"\nof="gpu"\nsignal="x"\nwindow_s=60', "one of"),
         (
@@ -80,31 +74,9 @@ def test_the_shipped_rules_are_those_of_the_page():
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, problem: str):
     path = tmp_path / "alerts.toml"
     path.write_text(text)
-    with pytest.raises(InputError, match=r"alerts\.toml, line \d+: ") as caught:
+    with pytest.raises(InputError, match=r"alerts\.toml.* ") as caught:
         read_settings(path)
     assert problem in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("use = []\n\ncolour = 1\n", "line 3: colour cannot be used.;most_per_hour"),
-        ('[[rule]]\n# one\nid = "a"\nid_ = 1\n', "line 4: rule.id_ cannot be used.;window_s"),
-        (
-            '[[quiet]]\nfrom = "22:00"\nto = "07:00"\n\n[[quiet]]\nfrom = "1"\nto = "2"\n',
-            "line 6: quiet.from cannot be used.;days",
-        ),
-        ('a = "x"\nb =\n', "line 2: not TOML."),
-    ],
-)
-def test_an_error_names_file_line_key_and_the_keys_that_exist(tmp_path: Path, text: str, told: str):
-    path = tmp_path / "alerts.toml"
-    path.write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_settings(path)
-    where, _, key = told.partition(";")
-    assert caught.value.what == f"{path}, {where}"
-    assert key in caught.value.why
 
 
 def test_a_missing_file(tmp_path: Path):

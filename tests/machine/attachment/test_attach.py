@@ -153,14 +153,6 @@ def test_a_process_that_does_not_train_is_named_as_such(tmp_path: Path):
     assert not diagnosis.findings
 
 
-def test_a_process_without_python_is_an_error():
-    with subprocess.Popen(["sleep", "30"]) as sleeper:
-        time.sleep(0.2)
-        with pytest.raises(InputError, match="no readable Python"):
-            attach_to(find_target(sleeper.pid), 3)
-        sleeper.kill()
-
-
 def test_the_shell_that_started_the_look_runs_no_python_of_its_own(tmp_path: Path):
     """The look itself is Python, and a descendant of that shell."""
     command = f"'{sys.executable}' -m whyidle attach $$ --seconds 3 --no-store; exit $?"

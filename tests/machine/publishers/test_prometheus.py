@@ -1,4 +1,4 @@
-"""The page that Prometheus scrapes, and the file of node-exporter's collector."""
+"""The page that Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from whyidle.errors import OutputError, UsageError
-from whyidle.machine.publishers import prometheus, textfile
-from whyidle.machine.publishers._text_format import format_page
+from whyidle.machine.publishers import prometheus
+from whyidle.machine.publishers.prometheus import format_page
 from whyidle.model.live.metric_series import SeriesBuilder
 from whyidle.model.live.publisher import Destination
 
@@ -93,17 +92,6 @@ def test_a_port_that_is_taken_or_none():
     page.close(None)
     with pytest.raises(UsageError, match="PORT"):
         prometheus.open(Destination(where="http"))
-
-
-def test_the_file_is_replaced_and_removed(look, tmp_path: Path):
-    written = textfile.open(Destination(where=str(tmp_path), name="whyidle-r0"))
-    written.publish(look(), SeriesBuilder().add_look(look()))
-    assert "whyidle_gpu_state" in (tmp_path / "whyidle-r0.prom").read_text()
-    assert [path.name for path in tmp_path.iterdir()] == ["whyidle-r0.prom"]
-    written.close(None)
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(OutputError, match="textfile"):
-        textfile.open(Destination(where=str(tmp_path / "none")))
 
 
 @pytest.mark.services

@@ -9,12 +9,9 @@ import pytest
 
 from whyidle.errors import InputError
 from whyidle.machine.sources import host
-from whyidle.machine.sources.host import PsutilJob
 from whyidle.model.live.telemetry import Target, split_key
 
 pytestmark = pytest.mark.real_processes("counters of the machine are read while processes use it")
-
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
 STAT = (
     "{pid} (py (x) thon) {state} {parent} 1 1 0 -1 4194304 102 0 7 0 150 50 0 0 20 0 9 0 29 "
@@ -205,7 +202,6 @@ def test_no_such_process(tmp_path):
         host.open(Target(pid=99, root=drawn(tmp_path)))
 
 
-@linux
 def test_children_come_and_go_and_their_time_stays():
     code = (
         "import subprocess, sys\n"
@@ -253,16 +249,3 @@ def until(reader, holds):
             return values
         time.sleep(0.01)
     raise AssertionError("never")
-
-
-def test_elsewhere_through_psutil():
-    offered = frozenset(meter.id for meter in host.SIGNALS)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as job:
-        reader = PsutilJob(job.pid, offered)
-        values = reader.read()
-        assert values["job_processes"] == 1
-        assert values[f"memory_resident_bytes@pid{job.pid}"] > 0
-        job.communicate(b"\n")
-    assert reader.read()["job_processes"] == 0
-    assert {split_key(name)[0] for name in values} <= offered
-    assert reader.missing.keys() == offered - {split_key(name)[0] for name in values}

@@ -69,10 +69,6 @@ PAIRS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
         {"gpu_busy": 0.5, "workers": 4, "workers_busy": 3, "workers_idle": 0},
         {"gpu_busy": 0.5, "workers": 4, "workers_busy": 4, "workers_idle": 0, "cores_used": 15.8},
     ),
-    "idle-workers": (
-        {"workers": 32, "workers_busy": 1, "workers_idle": 28},
-        {"workers": 32, "workers_busy": 1, "workers_idle": 28, "gpu_busy": 0.1},
-    ),
     "waiting-outside": (
         {"gpu_busy": 0.1, "cores_used": 0.2, "waits_for": "a file lock", "waits_share": 0.9},
         {"gpu_busy": 0.1, "cores_used": 2.5, "waits_for": "storage", "waits_share": 0.9},

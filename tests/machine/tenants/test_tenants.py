@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 from pathlib import Path
 
 import pytest
 
-from whyidle.machine.tenants import kubernetes, slurm
-from whyidle.machine.tenants.kubernetes import list_devices
+from whyidle.machine.tenants import slurm
 from whyidle.machine.watch.job_groups import load_tenants
 from whyidle.model.live.tenancy import ProcessIdentity
 
@@ -76,16 +73,6 @@ def test_reservations_of_running_jobs_on_this_node():
     assert slurm.parse_jobs(single, "vm")[0].ordinals == (0, 1)  # scontrol -o
 
 
-def test_lists_of_nodes():
-    assert slurm.expand_nodes("gpu[01-03,7],login1") == [
-        "gpu01",
-        "gpu02",
-        "gpu03",
-        "gpu7",
-        "login1",
-    ]
-
-
 @pytest.mark.parametrize(
     "cgroup",
     [
@@ -130,24 +117,3 @@ def test_everything_else_is_plain():
     assert identify("/user.slice/user-1000.slice/session-3.scope").kind == "plain"
     tenant = identify("/system.slice/jupyter.service")
     assert (tenant.kind, tenant.labels) == ("plain", {"unit": "jupyter.service"})
-
-
-@pytest.mark.parametrize(
-    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\7\0\0\0\0\0"]
-)
-def test_a_socket_that_is_no_kubelet(answer: bytes, tmp_path: Path):
-    assert kubernetes.reserve(tmp_path) is None
-    path = tmp_path / "s"
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-        server.listen()
-
-        def refuse():
-            link, _ = server.accept()
-            link.sendall(answer)
-            link.close()
-
-        thread = threading.Thread(target=refuse)
-        thread.start()
-        assert list_devices(path) is None
-        thread.join()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -69,14 +68,6 @@ def test_a_launcher_answers_who_asks(recording: Path, desk: NewsDesk):
         assert news.steps.shares["input"] == pytest.approx(0.5, abs=0.05)
         assert news.steps.last_step_s < 20
         assert (news.state, follower._own) == ("starved", None)
-
-
-def test_it_stops_when_nobody_asks_any_more(recording: Path, desk: NewsDesk):
-    with desk:
-        past = time.time() - 1
-        os.utime(recording / ASKED, (past, past))
-        time.sleep(0.3)
-        assert not (recording / NEWS).exists()
 
 
 def test_a_launcher_that_was_killed_is_not_waited_for(recording: Path, monkeypatch):

@@ -13,11 +13,10 @@ import pytest
 from emulator import fake_nvml
 from emulator.fake_nvml import FakeGpu, FakeSlice, training
 from whyidle.machine.sources import nvml
-from whyidle.machine.tenants import kubernetes, slurm
+from whyidle.machine.tenants import slurm
 from whyidle.machine.watch import job_groups
 from whyidle.machine.watch.machine_watch import MachineWatch
 from whyidle.machine.watch.process_table import ProcessTable, SeenProcess
-from whyidle.model.documents.watch_document import Tenant
 from whyidle.model.live.tenancy import Reservation
 
 GIB = 1 << 30
@@ -165,23 +164,6 @@ def test_a_reservation_without_a_process(machine, monkeypatch):
     assert "job 12 of alice" in look.gpus[0].reason.text
     job = next(job for job in look.jobs if job.key == "slurm:12")
     assert (job.user, job.gpus) == ("alice", ["GPU-a", "GPU-b"])
-
-
-def test_pods_hold_gpus_by_uuid(machine, monkeypatch, sleeper):
-    """One has no process on its GPU; of the other one works, under a name that is not readable."""
-    held = [
-        Reservation(kind="kubernetes", job=f"train-{n}", user=None, labels={}, devices=(uuid,))
-        for n, uuid in enumerate(("GPU-b", "GPU-a", "GPU-gone"))
-    ]
-    monkeypatch.setattr(kubernetes, "reserve", lambda: held)  # no kubelet runs here
-    worker = Tenant(kind="kubernetes", job="uid", labels={})
-    monkeypatch.setattr(kubernetes, "identify", lambda process: worker)
-    watch = machine(card(97, (sleeper, GIB), uuid="GPU-a"), card(0, uuid="GPU-b"))
-    watch.look()
-    look = watch.look()
-    assert [gpu.state for gpu in look.gpus] == ["active", "idle-reserved"]
-    assert "pod train-0 reserves it" in look.gpus[1].reason.text
-    assert [(j.key, j.gpus) for j in look.jobs if not j.pids] == [("kubernetes:train-0", ["GPU-b"])]
 
 
 def test_a_used_and_an_unused_gpu_of_one_process_have_sentences_of_their_own(

@@ -9,22 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
+from watched_machines import machine
 
 from whyidle.errors import WhyidleError
 from whyidle.machine.publishers import wandb
 from whyidle.machine.watch.publisher_queue import QUEUED, PublisherThread, Publishing
 from whyidle.machine.watch.run_publishing import TRACK, RunPublishing, find_trackers
-from whyidle.model.documents.watch_document import WatchedHost, WatchedMachine
 from whyidle.model.live.publisher import Destination
 
-HOST = WatchedHost(
-    name="n", cores=1.0, cores_used=None, memory_bytes=None, memory_used_bytes=None,
-    pressure_cpu=None, pressure_io=None, pressure_memory=None,
-)  # fmt: skip
-LOOK = WatchedMachine(
-    time="2026-11-27T14:02:10+00:00", window_s=1.0, host=HOST, driver=None, gpus=[], absent=None,
-    jobs=[], notes=[],
-)  # fmt: skip
+LOOK = machine([], [])
 
 
 class Slow:
@@ -122,14 +115,14 @@ def test_a_tracker_of_another_package_is_asked_for_in_the_job(tmp_path: Path, mo
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: diary\nVersion: 1\n")
     (installed / "entry_points.txt").write_text("[whyidle.publishers]\ndiary = diary\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    publishing = RunPublishing(tmp_path, pytest.fail, {}, pytest.fail, track=True)
+    publishing = RunPublishing(tmp_path, pytest.fail, None, pytest.fail, track=True)
     try:
         tracked = json.loads(publishing.variables()[TRACK])
     finally:
         publishing.finish(None)
     assert tracked["diary"] == {"page": "diary.open_page().number"}
     assert tracked["mlflow"]["run_id"] == "mlflow.active_run().info.run_id"
-    assert tracked["textfile"] == {}
+    assert tracked["prometheus"] == {}
 
 
 def test_weights_and_biases_is_told_of_a_page_of_few_series():

@@ -4,21 +4,18 @@
     whyidle fleet job $SLURM_JOB_ID --meter prometheus:http://prom:9090 --line
 
 Without --ledger, Slurm is queried for this job alone, whenever it ran. Other ledgers are
-searched from --since on. --admin-comment stores the line in Slurm's accounting, where
-`sacct -o JobID,AdminComment` shows it; see the epilog in deploy/slurm.
+searched from --since on. The epilog in deploy/slurm keeps the line in Slurm's accounting.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
 from whyidle.cli._fleet.options import add_fleet_options, make_prices, make_window, open_fleet
 from whyidle.cli._options import add_option
-from whyidle.errors import InputError, OutputError
+from whyidle.errors import InputError
 
 if TYPE_CHECKING:
     from whyidle.model.documents.fleet import JobEfficiency
@@ -31,9 +28,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_fleet_options(parser)
     add_option(parser, "--json")
     parser.add_argument("--line", action="store_true", help="print one line, for a log")
-    parser.add_argument(
-        "--admin-comment", action="store_true", help="store the line in Slurm's accounting"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,8 +39,6 @@ def run(args: argparse.Namespace) -> int:
         args.ledger = [f"slurm:{ONE}{args.job}"]
         args.since = None
     page = _examine_job(args, find_job(args))
-    if args.admin_comment:
-        _keep_line(page)
     if _output.write_documents(args, json=lambda: page):
         from whyidle.reports._fleet_job import job_parts
 
@@ -96,23 +88,3 @@ def _examine_job(args: argparse.Namespace, window: Window) -> JobEfficiency:
     advice = list(suggest_request(job))
     line = describe_in_line(job, causes, advice)
     return JobEfficiency(job=job, causes=causes, next_time=advice, line=line)
-
-
-def _keep_line(page: JobEfficiency) -> None:
-    sacctmgr = shutil.which("sacctmgr")
-    if sacctmgr is None:
-        raise OutputError(
-            "sacctmgr was not found on this machine.", why="It is needed to store AdminComment."
-        )
-    # Slurm knows the elements of an array by the number before the attempt
-    where = ["where", f"jobid={page.job.job.partition('~')[0]}"]
-    command = [sacctmgr, "-i", "modify", "job", *where, "set", f"admincomment={page.line}"]
-    try:
-        subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        told = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
-        raise OutputError(
-            "Slurm did not store the line.",
-            why=f"{told[-1].rstrip('.')}.",
-            hint="Only operators and administrators of Slurm may change AdminComment.",
-        ) from error

@@ -12,12 +12,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
-from whyidle.cluster.report.groups import cause_rows, measure_capacity
+from whyidle.cluster.report.groups import cause_rows
 from whyidle.cluster.report.job_rows import fetch_rows
 from whyidle.cluster.report.reading import FleetTables
-from whyidle.cluster.report.tables import run_query
 from whyidle.model.documents.fleet import UNUSED_BUSY, Advice, Confidence, FleetJobRow
 from whyidle.model.number_text import MOST_NAMED
 
@@ -72,12 +69,6 @@ def _advise(
         kind=kind, subject=row["owner"], text=text, evidence=row["notes"], gpu_hours=hours,
         confidence=confidence, jobs=row["jobs"],
     )  # fmt: skip
-
-
-def _advise_all(kind: str, text: str, evidence: list[str], confidence: Confidence) -> list[Advice]:
-    """Advice to who runs the scheduler."""
-    row = {"owner": "scheduler", "count": 0, "notes": evidence, "hours": None, "jobs": []}
-    return [msgspec.structs.replace(_advise(kind, row, "", confidence), text=text)]
 
 
 class OwnerRule(NamedTuple):
@@ -219,65 +210,11 @@ def find_long_limits(fleet: FleetTables) -> list[Advice]:
     return [_advise("shorter-limit", row, text, "medium") for row in rows]
 
 
-def find_fragmentation(fleet: FleetTables) -> list[Advice]:
-    """Jobs that waited longer than ten minutes while enough GPUs were free, but not on one node (or
-    not on as few nodes as they needed): small jobs spread over the nodes keep large ones out."""
-    ((count, hours, examples),) = run_query(
-        fleet.connection,
-        f"""
-        WITH waits AS (
-          SELECT job, gpus, greatest(nodes, 1) AS parts, submit_ms, start_ms FROM jobs
-          WHERE start_ms - submit_ms > 600000 AND gpus > 1 AND milli = 1000
-          ORDER BY (start_ms - submit_ms) * gpus DESC LIMIT 2_000
-        ), used AS (
-          SELECT waits.job, holdings.node, sum(holdings.gpus) AS gpus FROM waits JOIN holdings
-            ON holdings.start_ms <= waits.start_ms - 60000
-            AND holdings.end_ms > waits.start_ms - 60000
-          GROUP BY ALL
-        ), room AS (
-          SELECT waits.*, nodes.gpus - coalesce(used.gpus, 0) AS free
-          FROM waits CROSS JOIN nodes LEFT JOIN used
-            ON used.job = waits.job AND used.node = nodes.node
-        ), judged AS (
-          SELECT job, any_value(gpus) AS gpus, any_value(start_ms - submit_ms) / 3.6e6 AS hours
-          FROM room GROUP BY job
-          HAVING sum(greatest(free, 0)) >= any_value(gpus)
-            AND count(*) FILTER (free >= gpus / parts) < any_value(parts)
-        )
-        SELECT count(*), sum(hours),
-          list(format('{{}} waited {{:.1f}} h for {{}} GPUs', job, hours, gpus)
-            ORDER BY hours DESC)[:{MOST_NAMED}]
-        FROM judged""",
-    )
-    if not count:
-        return []
-    text = (
-        f"place small jobs together: {_count_jobs(count)} waited {hours:.0f} hours "
-        "while enough GPUs were free, but spread over nodes"
-    )
-    return _advise_all("co-location", text, examples, "low")
-
-
-def find_oversubscription(fleet: FleetTables) -> list[Advice]:
-    """A cluster that is too small for its jobs as whole devices, and large enough as shares."""
-    capacity = measure_capacity(fleet)
-    if not capacity.gpus or not capacity.peak_shares < capacity.gpus < capacity.peak_devices:
-        return []
-    text = "schedule declared shares: as whole GPUs the jobs do not fit, as shares they do"
-    evidence = (
-        f"{capacity.peak_devices:,} devices or {capacity.peak_shares:,.1f} shares at the peak, "
-        f"{capacity.gpus:,} GPUs"
-    )
-    return _advise_all("share", text, [evidence], "medium")
-
-
 RULES: Final[tuple[Callable[[FleetTables], list[Advice]], ...]] = (
     *(rule.advise for rule in OWNER_RULES),
     fix_causes,
     find_cpu_surplus,
     find_long_limits,
-    find_fragmentation,
-    find_oversubscription,
 )
 
 

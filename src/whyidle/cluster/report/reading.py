@@ -280,9 +280,7 @@ def _prepare_meters(
         rows.counts.update(meter.counts)
         rows.notes += meter.notes
     version = "\0".join(meter.version for meter in present)
-    periods = series.measure_periods(connection, len(present))
-    series.join_meters(connection, periods)
-    return periods, version
+    return series.measure_periods(connection, len(present)), version
 
 
 _EMPTY = MeterTable(

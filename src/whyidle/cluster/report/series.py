@@ -123,39 +123,6 @@ def _measure_period(connection: duckdb.DuckDBPyConnection, meter: int) -> int:
     return max(1, round(median)) if median is not None else max(1, round(step))
 
 
-def join_meters(connection: duckdb.DuckDBPyConnection, periods: Sequence[int]) -> None:
-    """Complete the readings of meters with a busy share by those of meters without one, such as a
-    file of memory alone: the nearest one of the same labels, within a sampling period."""
-    busy = "SELECT 1 FROM readings WHERE meter = {} AND busy IS NOT NULL LIMIT 1"
-    mains = [n for n in range(len(periods)) if run_query(connection, busy.format(n))]
-    if not 0 < len(mains) < len(periods):
-        return
-    connection.execute("ALTER VIEW readings RENAME TO apart")
-    within = f"meter IN ({', '.join(map(str, mains))})"
-    alone = (
-        f"NOT {within} AND hash({', '.join(_LABELS)}) NOT IN "
-        f"(SELECT hash({', '.join(_LABELS)}) FROM series WHERE {within})"
-    )
-    query = f"SELECT * FROM apart WHERE {within}"
-    fields = [name for name in READING_COLUMNS if name not in ("time_ms", "busy", *_LABELS)]
-    same = " = ".join(f"hash({', '.join(f'{t}.{n}' for n in _LABELS)})" for t in ("main", "side"))
-    for number in sorted({*range(len(periods))} - {*mains}):
-        reach = max(periods[at] for at in (number, *mains))
-        near = f"CASE WHEN side.time_ms > main.time_ms - {reach} THEN side."
-        filled = ", ".join(f"coalesce(main.{name}, {near}{name} END) AS {name}" for name in fields)
-        most = ", ".join(f"max({name}) AS {name}" for name in fields)
-        query = (
-            f"SELECT main.* REPLACE ({filled}) FROM ({query}) AS main ASOF LEFT JOIN ("
-            f"SELECT time_ms, {', '.join(_LABELS)}, {most} FROM apart WHERE meter = {number} "
-            f"GROUP BY ALL) AS side ON {same} "
-            f"AND main.time_ms + {periods[number] // 2} >= side.time_ms"
-        )
-    connection.execute(
-        f"CREATE VIEW readings AS {query} UNION ALL SELECT * FROM apart WHERE {alone}"
-    )
-    connection.execute(f"DELETE FROM series WHERE NOT ({within} OR {alone})")
-
-
 def take_holdings_from_labels(
     connection: duckdb.DuckDBPyConnection, periods: Sequence[int]
 ) -> None:

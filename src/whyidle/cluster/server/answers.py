@@ -24,7 +24,6 @@ NAVIGATION: Final = (
     ("runs", "Runs", "/runs"),
     ("machine", "Machine", "/machine"),
     ("fleet", "Fleet", "/fleet"),
-    ("settings", "Settings", "/settings"),
 )
 TITLES: Final = {
     200: "Nothing to show yet",
@@ -32,9 +31,6 @@ TITLES: Final = {
     401: "Sign in",
     403: "Not allowed",
     404: "Not found",
-    409: "It already exists",
-    413: "Too large",
-    507: "The disk is full",
 }
 
 
@@ -45,35 +41,20 @@ def answer_json(document: Any, status: int = 200) -> Response:
 
 def render_page(page: Page, question: Question, document: Any) -> str:
     """A whole page."""
-    return _template(page.template).render(_context(page, question, document))
-
-
-def render_template(name: str, status: int = 200, **context: Any) -> HTMLResponse:
-    """A page that has no document."""
-    frame = {"page": None, "viewer": None, "question": None, **context}
-    return HTMLResponse(_template(name).render(frame), status)
+    context = {"page": page, "question": question, "document": document}
+    return _template(page.template).render({**context, **page.view(question, document)})
 
 
 def refuse(scope: Scope, status: int, text: str, hint: str = "") -> Response:
-    """A refusal, as JSON below ``/api`` and to programs, else as a page."""
+    """A refusal, as JSON below ``/api``, else as a page."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    path = scope["path"]
-    if path.startswith(("/api/", "/metrics")):
+    if scope["path"].startswith("/api/"):
         body = {"error": text, "hint": hint or None}
         return Response(msgspec.json.encode(body), status, headers, "application/json")
-    name = "login.html" if status == 401 else "refusal.html"
-    viewer = scope.get("state", {}).get("viewer")
     title = TITLES.get(status, "The request failed")
-    answer = render_template(
-        name, status, viewer=viewer, title=title, text=text, hint=hint, code=None, failed=False
-    )
-    answer.headers.update(headers)
-    return answer
-
-
-def _context(page: Page, question: Question, document: Any) -> dict[str, Any]:
-    frame = {"page": page, "question": question, "viewer": question.viewer, "document": document}
-    return {**frame, **page.view(question, document)}
+    name = "login.html" if status == 401 else "refusal.html"
+    shown = _template(name).render(page=None, title=title, text=text, hint=hint)
+    return HTMLResponse(shown, status, headers)
 
 
 @cache

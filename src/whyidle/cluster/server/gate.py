@@ -1,20 +1,20 @@
-"""The gate in front of every page: host names, origins, credentials, and headers of answers."""
+"""The gate in front of every page: host names, origins, the token, and headers of answers."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from whyidle.cluster.server.access import ANYONE, AccessList, Credential
+from whyidle.cluster.server.access import Access, cookie_name
 from whyidle.cluster.server.answers import refuse
-from whyidle.cluster.server.site import SiteSettings
-from whyidle.errors import WhyidleError
 
 POLICY: Final = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -28,29 +28,24 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-PUBLIC: Final = ("/login", "/healthz")
+HEALTH: Final = "/healthz"
 STATIC: Final = "/static/"
-READING: Final = ("GET", "HEAD")
+SESSION_S: Final = 30 * 24 * 3600
 
 
 class Gate:
-    """ASGI middleware."""
+    """ASGI middleware. ``names`` are host names by which browsers may address the server."""
 
-    def __init__(self, app: ASGIApp, *, access: AccessList, settings: SiteSettings) -> None:
+    def __init__(self, app: ASGIApp, *, access: Access, names: Sequence[str]) -> None:
         self._app, self._access = app, access
-        self._is_open, self._proxy = settings.is_open, settings.proxy
         own = ("localhost", socket.gethostname(), socket.getfqdn())
-        self._names = {name.lower() for name in (*own, *settings.names)}
+        self._names = {name.lower() for name in (*own, *names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that may not pass, and hand on any other."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        connection = HTTPConnection(scope)
-        from_proxy = self._proxy.is_trusted(connection)
-        if from_proxy and connection.headers.get("x-forwarded-proto") == "https":
-            scope["scheme"] = "https"  # so that cookies are Secure
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -61,32 +56,40 @@ class Gate:
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        try:
-            viewer, from_cookie = self._identify(connection, from_proxy)
-        except WhyidleError as error:  # the file of credentials is damaged
-            await refuse(scope, 500, str(error))(scope, receive, send_with_headers)
-            return
-        scope.setdefault("state", {})["viewer"] = viewer
-        problem = self._problem(connection, scope["method"], viewer, from_cookie)
-        if problem is None:
-            await self._app(scope, receive, send_with_headers)
-        else:
-            status, text = problem
-            await refuse(scope, status, text)(scope, receive, send_with_headers)
+        answer = self._answer_first(HTTPConnection(scope)) or self._app
+        await answer(scope, receive, send_with_headers)
 
-    def _problem(
-        self, connection: HTTPConnection, method: str, viewer: Credential | None, from_cookie: bool
-    ) -> tuple[int, str] | None:
-        path = connection.scope["path"]
-        if not self.is_allowed_host(connection.headers.get("host", "")):
-            return 400, "The server does not answer to this host name: whyidle serve --name NAME."
-        if method not in READING and not _has_own_origin(connection, from_cookie):
-            return 403, "The request comes from a page of another site."
-        if path in PUBLIC or path.startswith(STATIC):
+    def _answer_first(self, connection: HTTPConnection) -> Response | None:
+        """The answer to a request that may not pass, or that signs a browser in."""
+        scope, headers = connection.scope, connection.headers
+        if not self.is_allowed_host(headers.get("host", "")):
+            text = "The server does not answer to this host name: whyidle serve --name NAME."
+            return refuse(scope, 400, text)
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != headers["host"].lower():
+            return refuse(scope, 403, "The request comes from a page of another site.")
+        if self._access.is_token(connection.query_params.get("token", "")):
+            return self._sign_in(connection)
+        if scope["path"] == HEALTH or scope["path"].startswith(STATIC):
             return None
-        if viewer is None:
-            return 401, "A token is needed."
-        return None
+        return None if self._access.admits(connection) else refuse(scope, 401, "A token is needed.")
+
+    def _sign_in(self, connection: HTTPConnection) -> Response:
+        """The same page, without the token in its address; a cookie stands for it."""
+        # as a proxy with TLS says; who claims it falsely only restricts a cookie of their own
+        scheme = connection.headers.get("x-forwarded-proto", connection.url.scheme)
+        scheme = "https" if scheme == "https" else "http"
+        page = connection.url.remove_query_params("token").replace(scheme=scheme)
+        answer = RedirectResponse(page, 303)
+        answer.set_cookie(
+            cookie_name(connection),
+            self._access.cookie,
+            max_age=SESSION_S,
+            httponly=True,
+            samesite="lax",  # a link in a chat may open a page; none changes anything
+            secure=scheme == "https",
+        )
+        return answer
 
     def is_allowed_host(self, host: str) -> bool:
         """Whether a Host header names this server. A page of another site whose name was rebound to
@@ -100,30 +103,3 @@ class Gate:
         except ValueError:
             return name.lower() in self._names
         return True
-
-    def _identify(
-        self, connection: HTTPConnection, from_proxy: bool
-    ) -> tuple[Credential | None, bool]:
-        """Who asks, and whether a browser sends that by itself, as it does cookies."""
-        kind, _, secret = connection.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            return self._access.identify(secret.strip(), "token"), False
-        secret = connection.cookies.get(cookie_name(connection), "")
-        if session := self._access.identify(secret, "session"):
-            return session, True
-        if from_proxy and (person := self._proxy.identify(connection)):
-            return person, True
-        return (ANYONE if self._is_open else None), False
-
-
-def cookie_name(connection: HTTPConnection) -> str:
-    """The session's cookie: browsers send cookies to every port of a host, so the port is in it."""
-    return f"whyidle_{connection.url.port or 'session'}"
-
-
-def _has_own_origin(connection: HTTPConnection, from_cookie: bool) -> bool:
-    """Whether a changing request comes from a page of this server, or from no browser."""
-    origin = connection.headers.get("origin")
-    if origin is None:
-        return not from_cookie
-    return urlsplit(origin).netloc.lower() == connection.headers.get("host", "").lower()

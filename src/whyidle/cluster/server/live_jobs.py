@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
@@ -27,7 +27,6 @@ class _Followed:
     def __init__(self, recording: Path) -> None:
         self.job = FollowedJob(recording, lasting=True)
         self.news: JobNews | None = None
-        self.trend: deque[float] = deque(maxlen=180)
         self.looked_s = 0.0
 
 
@@ -38,8 +37,8 @@ class LiveJobs:
         self._jobs: dict[Path, _Followed] = {}
         self._lock = threading.Lock()
 
-    def look(self, recording: Path) -> tuple[JobNews | None, list[float]]:
-        """The news of a job, and its step time at each of the last looks, s."""
+    def look(self, recording: Path) -> JobNews | None:
+        """The news of a job."""
         now = time.monotonic()
         with self._lock:
             for path in [p for p, one in self._jobs.items() if now - one.looked_s > 60.0]:
@@ -48,13 +47,9 @@ class LiveJobs:
             one = self._jobs.setdefault(recording, _Followed(recording))
             if now - one.looked_s >= 0.9:
                 one.looked_s = now
-                try:
+                with suppress(WhyidleError, OSError):
                     one.news = one.job.look() or one.news
-                except (WhyidleError, OSError):
-                    return one.news, list(one.trend)
-                if one.news is not None and one.news.steps.step_s is not None:
-                    one.trend.append(one.news.steps.step_s)
-            return one.news, list(one.trend)
+            return one.news
 
 
 def status_of(entry: Entry) -> Status:

@@ -1,4 +1,4 @@
-"""Looks at this machine while the server runs: its last hour, and its metrics."""
+"""Looks at this machine while the server runs, and remembers its last hour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Final
 from whyidle.machine.watch.machine_watch import MachineWatch
 from whyidle.model.diagnosis import Document
 from whyidle.model.documents.watch_document import GpuState, WatchedMachine
-from whyidle.model.live.metric_series import Metric, SeriesBuilder
 
 EVERY_S: Final = 2.0
 MINUTES: Final = 60
@@ -41,7 +40,6 @@ class MachineMonitor:
 
     def __init__(self) -> None:
         self.machine: WatchedMachine | None = None
-        self.metrics: Sequence[Metric] = ()
         self._strips: dict[str, deque[tuple[int, str, float | None]]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, name="whyidle-machine", daemon=True)
@@ -57,12 +55,10 @@ class MachineMonitor:
             self._thread.join(5.0)
 
     def _run_loop(self) -> None:
-        series = SeriesBuilder()
         with closing(MachineWatch()) as watch:
             watch.look()  # the first knows no rates
             while not self._stop.wait(1.0 if self.machine is None else EVERY_S):
                 self.machine = machine = watch.look()
-                self.metrics = series.add_look(machine)
                 self._add_to_strips(machine)
 
     def _add_to_strips(self, machine: WatchedMachine) -> None:

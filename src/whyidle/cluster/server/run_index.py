@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -56,7 +56,6 @@ class RunFilter:
     state: str | None = None
     store: str | None = None
     since: str | None = None  # ISO 8601, as in the metadata
-    until: str | None = None
 
 
 class _Device(msgspec.Struct):
@@ -144,10 +143,10 @@ class RunIndex:
         found.sort(key=lambda record: record.id, reverse=True)
         return found[offset : offset + limit], len(found)
 
-    def count_runs(self, column: Literal["state", "store"]) -> dict[str, int]:
-        """How many runs have each ``state``, or are in each ``store``."""
+    def count_states(self) -> dict[str, int]:
+        """How many runs have each state."""
         self.refresh()
-        return Counter(getattr(row.record, column) for row in self._rows.values())
+        return Counter(row.record.state for row in self._rows.values())
 
 
 def _matches(row: _Row, wanted: RunFilter) -> bool:
@@ -157,7 +156,6 @@ def _matches(row: _Row, wanted: RunFilter) -> bool:
         and wanted.state in (None, record.state)
         and wanted.store in (None, record.store)
         and (wanted.since is None or record.created >= wanted.since)
-        and (wanted.until is None or record.created <= wanted.until)
     )
 
 

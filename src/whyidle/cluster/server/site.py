@@ -1,4 +1,4 @@
-"""What the pages read: the stores, their index, and who asks."""
+"""What the pages read: the stores, their index, this machine and a fleet report."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from whyidle.cluster.server.access import ANYONE, AccessList, Credential
 from whyidle.cluster.server.live_jobs import LiveJobs, status_of
 from whyidle.cluster.server.machine_monitor import MachineMonitor
-from whyidle.cluster.server.proxy_login import ProxyLogin
 from whyidle.cluster.server.run_index import RunFilter, RunIndex, RunRecord
 from whyidle.errors import InputError, WhyidleError
 from whyidle.model.documents.fleet import FleetReport
@@ -28,8 +26,6 @@ if TYPE_CHECKING:  # the command line reads the settings where the extra is miss
 
 RUN_ID: Final = re.compile(r"\d{8}-\d{6}-\d{6}")
 """ids of runs are the only part of a path that reaches the disk"""
-ACCESS_FILE: Final = "access.json"
-STATE_FOLDER: Final = "serve"
 
 
 class NotFoundError(WhyidleError):
@@ -40,27 +36,15 @@ class NothingYetError(NotFoundError):
     """A page of this server has nothing to show yet, and says what to do; no link is wrong."""
 
 
-class RefusedError(WhyidleError):
-    """What was sent cannot be accepted; ``status`` is the HTTP status."""
-
-    def __init__(self, what: str, *, why: str = "", hint: str = "", status: int = 400) -> None:
-        super().__init__(what, why=why, hint=hint)
-        self.status = status
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:
-    """``state`` is the folder of the access list; ``listen`` the address that the server
-    listens at; ``names`` the host names by which browsers may address it; ``is_open`` whether
-    anyone may view."""
+    """``token`` opens the pages; without one, anyone may view. ``names`` are host names by which
+    browsers may address the server; ``fleet`` is a document of ``whyidle fleet report``."""
 
     stores: Sequence[Path]
-    state: Path
-    listen: str = "127.0.0.1:8470"
+    token: str | None = None
     names: Sequence[str] = ()
-    is_open: bool = False
-    proxy: ProxyLogin = field(default_factory=ProxyLogin)
-    fleet: Path | None = None  # a document of whyidle fleet report
+    fleet: Path | None = None
 
 
 class FleetFile:
@@ -104,7 +88,6 @@ class Site:
     def __init__(self, settings: SiteSettings) -> None:
         self.settings = settings
         self.stores = name_stores(settings.stores)
-        self.access = AccessList(settings.state / ACCESS_FILE)
         self.jobs = LiveJobs()
         self.fleet = FleetFile(settings.fleet)
         self.monitor = MachineMonitor()
@@ -153,26 +136,21 @@ def name_stores(paths: Sequence[Path]) -> dict[str, Store]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a page is asked for: the parts of its path, its parameters, and by whom."""
+    """What a page is asked for: the parts of its path, and its parameters."""
 
     site: Site
     path: Mapping[str, str] = field(default_factory=dict)
     query: Sequence[tuple[str, str]] = ()
-    viewer: Credential = ANYONE
 
     @classmethod
     def of_request(cls, site: Site, request: Request) -> Question:
         """What a request asks of a page."""
-        query, viewer = request.query_params.multi_items(), request.state.viewer
-        return cls(site=site, path=request.path_params, query=query, viewer=viewer)
+        query = request.query_params.multi_items()
+        return cls(site=site, path=request.path_params, query=query)
 
     def value(self, name: str) -> str | None:
         """The last value of a parameter; None if it is missing or empty."""
         return next((value for key, value in reversed(self.query) if key == name and value), None)
-
-    def values(self, name: str) -> list[str]:
-        """All values of a parameter."""
-        return [value for key, value in self.query if key == name and value]
 
     def find_run(self, run_id: str) -> tuple[Store, Entry]:
         """A run. Raises NotFoundError."""

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
-import msgspec
-
 from whyidle.model.live.alert import Rule
 from whyidle.model.live.metric_series import Metric
 
@@ -35,42 +33,18 @@ class Firing:
     since: float
 
 
-class ActiveAlert(msgspec.Struct, frozen=True):
-    """A series for which the expression of a rule, by its id, is true since a Unix time."""
-
-    rule: str
-    labels: dict[str, str]
-    since: float
-    value: float
-
-
 class Evaluator:
-    """Keeps the samples that the rules need, and the state of every alert."""
+    """Keeps the samples that the rules need, and since when each alert is true."""
 
     def __init__(self, rules: Sequence[Rule], interval_s: float) -> None:
         self._rules, self._interval_s = list(rules), interval_s
         self._samples: dict[str, dict[Key, deque[tuple[float, float]]]] = {}
-        self._active: dict[tuple[str, Key], ActiveAlert] = {}
-        self._restored: dict[tuple[str, Key], float] = {}  # and until when they are taken as true
+        self._since: dict[tuple[str, Key], float] = {}
         wanted = {name for rule in rules for name in (rule.signal, rule.guard) if name}
         self._keep_s = {
             name: max(rule.window_s for rule in rules if name in (rule.signal, rule.guard))
             for name in wanted
         }
-
-    def restore(self, active: Iterable[ActiveAlert], when: float) -> None:
-        """Go on with the alerts of a watch that was killed. Each holds until its series can be
-        judged again, at most for its window."""
-        windows = {rule.id: rule.window_s for rule in self._rules}
-        for one in active:
-            if one.rule in windows:
-                key = (one.rule, frozenset(one.labels.items()))
-                self._active[key] = one
-                self._restored[key] = when + windows[one.rule]
-
-    def list_active(self) -> list[ActiveAlert]:
-        """Everything that is true now, whether it fires yet or not."""
-        return [*self._active.values()]
 
     def add_samples(self, when: float, metrics: Iterable[Metric]) -> None:
         """Add the samples of one moment; signals that no rule needs are dropped."""
@@ -90,24 +64,17 @@ class Evaluator:
 
     def evaluate(self, when: float) -> list[Firing]:
         """Everything that fires at a moment."""
-        firing, true = [], set()
+        firing, since = [], {}
         for rule in self._rules:
-            restored = {key for name, key in self._restored if name == rule.id}
-            for key in self._samples.get(rule.signal, {}).keys() | restored:
+            for key in self._samples.get(rule.signal, {}):
                 labels = dict(key)
                 value = self._judge(rule, key, when) if _matches(rule, labels) else None
                 if value is None:
-                    value = self._judge_restored(rule, key, when)
-                if value is None:
                     continue
-                true.add((rule.id, key))
-                known = self._active.get((rule.id, key))
-                since = known.since if known else when
-                self._active[rule.id, key] = ActiveAlert(rule.id, labels, since, value)
-                if when - since >= rule.for_s:
-                    firing.append(Firing(rule, labels, value, since))
-        for gone in self._active.keys() - true:
-            del self._active[gone]
+                begin = since[rule.id, key] = self._since.get((rule.id, key), when)
+                if when - begin >= rule.for_s:
+                    firing.append(Firing(rule, labels, value, begin))
+        self._since = since
         return firing
 
     def _judge(self, rule: Rule, key: Key, when: float) -> float | None:
@@ -121,18 +88,6 @@ class Evaluator:
         if value is None or not _passes(rule, value):
             return None
         return value if rule.guard is None or self._is_guarded(rule, key, when) else None
-
-    def _judge_restored(self, rule: Rule, key: Key, when: float) -> float | None:
-        """The kept value of a series that cannot be judged yet."""
-        until = self._restored.get((rule.id, key))
-        if until is None:
-            return None
-        rows = self._samples.get(rule.signal, {}).get(key, ())
-        measured = len(_samples_between(rows, when - rule.window_s, when))
-        if when >= until or measured >= samples_needed(rule, self._interval_s):
-            del self._restored[rule.id, key]
-            return None
-        return self._active[rule.id, key].value
 
     def _is_guarded(self, rule: Rule, key: Key, when: float) -> bool:
         own = _identity(rule, key)

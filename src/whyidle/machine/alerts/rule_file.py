@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -19,21 +18,8 @@ else:
     import tomli as tomllib
 
 SHIPPED: Final = Path(__file__).with_name("rules.toml")
-Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-DAYS: Final[tuple[Day, ...]] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_CLOCK: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d|24:00")
-_STEP: Final = re.compile(r"\.(\w+)(?:\[(\d+)\])?")
 PAGE: Final = "docs/how-to/alerts.md"
 _SIGNAL: Final = re.compile(r"[a-z_]+(:[a-z_]+)*")
-
-
-class QuietHours(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Local time in which nothing is delivered: ``from`` to ``to`` on ``days``; over midnight it
-    belongs to the day on which it begins."""
-
-    begin: str = msgspec.field(name="from")
-    end: str = msgspec.field(name="to")
-    days: tuple[Day, ...] = DAYS
 
 
 class AlertSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,16 +31,12 @@ class AlertSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     repeat_s: float = 4 * 3600.0
     most_per_hour: int = 20
     interval_s: float = 30.0
-    quiet: list[QuietHours] = []
     route: list[dict[str, Any]] = []
 
     def active_rules(self) -> list[Rule]:
         """The rules in use; one of the user's replaces a shipped one of the same id."""
         by_id = {rule.id: rule for rule in [*load_shipped(), *self.rule]}
         return [by_id[name] for name in (by_id if self.use is None else self.use)]
-
-
-TABLES: Final[dict[str, type[msgspec.Struct]]] = {"rule": Rule, "quiet": QuietHours}
 
 
 def load_shipped() -> list[Rule]:
@@ -76,69 +58,32 @@ def read_settings(path: Path) -> AlertSettings:
     settings = _parse_settings(text, str(path))
     known = {rule.id for rule in [*load_shipped(), *settings.rule]}
     if unknown := [name for name in settings.use or () if name not in known]:
-        why = f"There is no rule {unknown[0]!r}; rules: {', '.join(sorted(known))}"
-        raise _complain(text, str(path), [("use", 0)], why)
-    for number, table in enumerate(settings.route):  # for the errors of the routes
-        lines = {key: _find_line(text, [("route", number), (key, 0)]) for key in table}
-        table["at"] = str(path), lines
+        why = f"There is no rule {unknown[0]!r}; rules: {', '.join(sorted(known))}."
+        raise InputError(f"{path}: `use` cannot be used.", why=why, hint=PAGE)
     return settings
 
 
 def _parse_settings(text: str, name: str) -> AlertSettings:
     try:
         settings = msgspec.convert(tomllib.loads(text), AlertSettings)
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"line (\d+)", str(error))
-        number = int(line[1]) if line else text.count("\n") + 1
-        raise InputError(f"{name}, line {number}: not TOML.", why=f"{error}.", hint=PAGE) from error
-    except msgspec.ValidationError as error:
-        told, _, spot = str(error).partition(" - at `$")
-        trail = [(key, int(number or 0)) for key, number in _STEP.findall(spot)]
-        if field := re.search(r"unknown field `(.+?)`", told):
-            trail.append((field[1], 0))
-        raise _complain(text, name, trail, told.replace("Object", "It")) from error
-    for number, rule in enumerate(settings.rule):
-        if problem := _rule_problem(rule):
-            raise _complain(text, name, [("rule", number), (problem[0], 0)], problem[1])
-    for number, quiet in enumerate(settings.quiet):
-        for key, clock in (("from", quiet.begin), ("to", quiet.end)):
-            if not _CLOCK.fullmatch(clock):
-                why = f"{clock!r} is not a time such as 22:00"
-                raise _complain(text, name, [("quiet", number), (key, 0)], why)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        why = str(error).replace("Object ", "It ").replace("`$.", "`")
+        raise InputError(f"{name} cannot be used.", why=f"{why}.", hint=PAGE) from error
+    for rule in settings.rule:
+        if why := _rule_problem(rule):
+            raise InputError(f"{name}: the rule {rule.id!r} cannot be used.", why=why, hint=PAGE)
     if not 1.0 <= settings.interval_s <= 3600.0:
-        raise _complain(text, name, [("interval_s", 0)], "It must be 1 to 3600")
+        raise InputError(f"{name}: interval_s must be 1 to 3600.", hint=PAGE)
     return settings
 
 
-def _rule_problem(rule: Rule) -> tuple[str, str] | None:
-    """The key that is wrong, and why."""
+def _rule_problem(rule: Rule) -> str:
+    """What is wrong with a rule; empty if nothing is."""
     if (rule.above is None) == (rule.below is None):
-        return "above", "A rule needs one of `above` and `below`"
-    for key, signal in (("signal", rule.signal), ("guard", rule.guard or rule.signal)):
+        return "A rule needs one of `above` and `below`."
+    for signal in (rule.signal, rule.guard or rule.signal):
         if not _SIGNAL.fullmatch(signal):
-            return key, "It must be the name of a metric, such as whyidle_gpu_busy_ratio"
-    least = {"window_s": rule.window_s >= 2.0, "for_s": rule.for_s >= 0}
-    for key, right in (*least.items(), ("coverage", 0 < rule.coverage <= 1)):
-        if not right:
-            return key, "window_s must be 2 or more, for_s 0 or more, coverage above 0, at most 1"
-    return None
-
-
-def _find_line(text: str, trail: Sequence[tuple[str, int]]) -> int:
-    """The line of a key, or of the last table before it that the file has."""
-    at = 0
-    for key, number in trail:
-        name = rf"[ \t]*[\"']?{re.escape(key)}\b"
-        found = list(re.compile(rf"^(?:\[\[?{name}|{name})", re.M).finditer(text, at))
-        at = found[min(number, len(found) - 1)].start() if found else at
-    return text.count("\n", 0, at) + 1
-
-
-def _complain(text: str, name: str, trail: Sequence[tuple[str, int]], why: str) -> InputError:
-    key = ".".join(key for key, _ in trail)
-    known = TABLES.get(trail[0][0], AlertSettings) if len(trail) > 1 else AlertSettings
-    keys = ", ".join(field.encode_name for field in msgspec.structs.fields(known))
-    return InputError(
-        f"{name}, line {_find_line(text, trail)}: {key} cannot be used.",
-        why=f"{why}. Keys: {keys}.", hint=PAGE,
-    )  # fmt: skip
+            return f"{signal!r} is not the name of a metric, such as whyidle_gpu_busy_ratio."
+    if rule.window_s < 2.0 or rule.for_s < 0 or not 0 < rule.coverage <= 1:
+        return "window_s must be 2 or more, for_s 0 or more, coverage above 0, at most 1."
+    return ""

@@ -3,8 +3,7 @@
 A process stands still if its main thread showed one line in the whole look and hardly woke, or only
 to look again whether a file has come, while its processes computed nothing and read nothing; or if
 it waited at one line of a collective. What a thread waits for is told by the functions on its
-stack, else by the kernel. The interpreter does not show who holds a lock: by the source, a thread
-inside of ``with LOCK`` does.
+stack, else by the kernel. The interpreter does not show who holds a lock.
 """
 
 from __future__ import annotations
@@ -24,12 +23,13 @@ from whyidle.machine.attachment.gpu_limits import mean_busy
 from whyidle.machine.attachment.stack_look import StackLook, find_pyspy
 from whyidle.machine.attachment.target_process import TargetProcess, children_of, peers_of
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
-from whyidle.machine.attachment.waiting_source import held_locks, polled_call, wanted_lock
+from whyidle.machine.attachment.waiting_source import polled_call
 from whyidle.machine.sources._kernel_waits import file_of, holders_of_file_lock, wait_of
 from whyidle.model.diagnosis import Place
 from whyidle.model.live.telemetry import Telemetry
 from whyidle.readers._events.pyspy_trace import SampledThread
 
+_FLOCK: Final = "a file lock"
 _BY_FUNCTION: Final = (
     ("a collective", r"/torch/distributed/|/torch/nn/parallel/distributed|/horovod/|/mpi4py/"),
     ("its loader's workers", r"/torch/utils/data/dataloader\.py\(\d+\): _(try_)?(get|next)_data"),
@@ -37,12 +37,11 @@ _BY_FUNCTION: Final = (
     ("a queue", r"/queue\.py|/multiprocessing/queues\.py"),
     ("the end of a thread", r"/threading\.py\(\d+\): (join|_wait_for_tstate_lock)"),
     ("a future", r"/concurrent/futures/"),
-    ("a file lock", r"/filelock/|/portalocker/|/fasteners/"),
+    (_FLOCK, r"/filelock/|/portalocker/|/fasteners/"),
     ("a lock or an event", r"/threading\.py\(\d+\): (wait|wait_for|acquire|__enter__)"),
     ("the network", r"/(socket|ssl|http/client|urllib3/\w+|grpc/\w+)\.py"),
 )
 """what a stack waits for, the first that matches counts"""
-_LOCKS: Final = ("a lock", "a lock or an event", "a file lock")
 _BACKWARD: Final = "/torch/autograd/"
 _FILE_CALLS: Final = frozenset(
     ["exists", "is_file", "isfile", "open", "stat", "access", "glob", "listdir", "lexists"]
@@ -58,8 +57,6 @@ class StillThread:
     tid: int
     name: str
     frames: tuple[str, ...]
-    variables: tuple[dict[str, int], ...]
-    """address of each local variable of each frame"""
     wait: str
     file: str | None
     folder: str
@@ -112,16 +109,12 @@ def find_standstill(
     folder = target.folder or ""
     pids = dict.fromkeys([*mains, *ranks])
     threads = [one for pid in pids for one in _dump_threads(pid, len(ranks), folder)]
-    keepers = {
-        n for one in threads if one.wait == "a file lock" for n in holders_of_file_lock(one.pid)
-    }
+    keepers = {n for one in threads if one.wait == _FLOCK for n in holders_of_file_lock(one.pid)}
     threads += [one for n in keepers - pids.keys() for one in _dump_threads(n, 0, folder)]
     if not any(one.pid in (ranks or (main,)) for one in threads):
         return None
     told = _tell_ranks(threads, ranks) if ranks else _tell_chain(main, threads)
-    notes = [
-        f"{_name(one)} {one.tell()}{_tell_owner(one, threads)}" for one in threads if one.place
-    ]
+    notes = [f"{_name(one)} {one.tell()}{_tell_owner(one)}" for one in threads if one.place]
     hidden = len(threads) - len(notes)
     if hidden:
         notes.append(f"{hidden} threads are inside of libraries that started them")
@@ -162,7 +155,7 @@ def _reads(telemetry: Telemetry | None) -> bool:
 def _dump_threads(pid: int, ranks: int, folder: str) -> Iterator[StillThread]:
     """The threads of a process; none if it has ended or runs no Python. Of a process that goes on
     meanwhile a dump may fail: then it is tried again."""
-    words = [find_pyspy(), "dump", "--json", "--locals", "--nonblocking", "--full-filenames"]
+    words = [find_pyspy(), "dump", "--json", "--nonblocking", "--full-filenames"]
     rows: list[dict[str, Any]] = []
     for _ in range(3):
         if not rows:
@@ -179,9 +172,8 @@ def _dump_threads(pid: int, ranks: int, folder: str) -> Iterator[StillThread]:
         wait = _kind_of(";".join(frames), ranks) or wait_of(path) or ""
         if wait == "a lock" and not own_frame(frames[0]):
             wait = "a lock or an event"
-        held = [{v["name"]: v["addr"] for v in one["locals"] or ()} for one in row["frames"]]
         yield StillThread(
-            pid, row["os_thread_id"] or 0, row["thread_name"] or "", frames, tuple(held), wait,
+            pid, row["os_thread_id"] or 0, row["thread_name"] or "", frames, wait,
             file_of(path, wait), folder,
         )  # fmt: skip
 
@@ -215,17 +207,15 @@ def _tell_chain(main: int, threads: Sequence[StillThread]) -> str:
     text, seen = f"{_name(last)} {last.tell()}", [last]
     while (keepers := _keepers_of(last, threads)) and keepers[0] not in seen:
         name, told = _name(keepers[0]), keepers[0].tell()
-        text += f", held by {name}, which {told}" if last.wait in _LOCKS else f": {name} {told}"
+        text += f", held by {name}, which {told}" if last.wait == _FLOCK else f": {name} {told}"
         last = keepers[0]
         seen.append(last)
-    if keepers:
-        text += f", held by {_name(keepers[0])}: a deadlock"
-    return text if keepers else text + _tell_owner(last, threads)
+    return text + _tell_owner(last)
 
 
 def _keepers_of(thread: StillThread, threads: Sequence[StillThread]) -> list[StillThread]:
-    """Who keeps a thread waiting: the holder of its lock; the workers, children or threads with a
-    line of the user's."""
+    """Who keeps a thread waiting: the holder of its file lock; the workers, children or threads
+    with a line of the user's."""
     others = [one for one in threads if one is not thread and own_frame(";".join(one.frames))]
     if thread.wait in ("its loader's workers", "a child process"):
         children = children_of(thread.pid)
@@ -233,37 +223,12 @@ def _keepers_of(thread: StillThread, threads: Sequence[StillThread]) -> list[Sti
     if thread.wait in ("a queue", "the end of a thread", "a future"):
         found = [one for one in others if one.pid == thread.pid]
         return found if len(found) == 1 else []
-    if thread.wait == "a file lock":
+    if thread.wait == _FLOCK:
         pids = holders_of_file_lock(thread.pid)
         return [one for one in threads if one.pid in pids and one.is_main and one is not thread]
-    return [one for one in threads if thread.wait in _LOCKS and _holds_lock_of(one, thread)]
+    return []
 
 
-def _holds_lock_of(one: StillThread, waiting: StillThread) -> bool:
-    """Whether a thread is inside of ``with`` the lock that another wants: the same words in the
-    same file, of the same object where they begin with a local variable."""
-    inner = next((n for n, frame in enumerate(waiting.frames) if own_frame(frame)), None)
-    if inner is None or one.pid != waiting.pid:
-        return False
-    place = frame_place(waiting.frames[inner], None)
-    if not (lock := wanted_lock(place)):
-        return False
-    variable = re.split(r"\W", lock)[0]
-    return any(
-        other is not None
-        and place is not None
-        and other.file == place.file
-        and lock in held_locks(other)
-        and waiting.variables[inner].get(variable) == one.variables[n].get(variable)
-        for n, frame in enumerate(one.frames)
-        if (other := frame_place(frame, None))
-    )
-
-
-def _tell_owner(thread: StillThread, threads: Sequence[StillThread]) -> str:
-    if thread.wait not in _LOCKS:
-        return ""
-    names = [_name(one) for one in _keepers_of(thread, threads)]
-    if thread.wait == "a file lock":
-        names += [f"process {pid}" for pid in holders_of_file_lock(thread.pid)]
-    return f", held by {names[0]}" if names else "; who holds it is not known"
+def _tell_owner(thread: StillThread) -> str:
+    pids = holders_of_file_lock(thread.pid) if thread.wait == _FLOCK else []
+    return f", held by process {pids[0]}" if pids else ""

@@ -1,5 +1,5 @@
-"""What the source says of a line at which a thread waits: which lock it wants, which locks are held
-around it, and what a loop that sleeps looks at."""
+"""What the source says of a line at which a thread waits: what a loop that sleeps looks at, and
+whether a call makes what its loop takes."""
 
 from __future__ import annotations
 
@@ -32,28 +32,6 @@ def _statements_around(place: Place | None) -> Iterator[ast.stmt]:
         line = place.line or 0 if place is not None else 0
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
             yield node
-
-
-def held_locks(place: Place | None) -> list[str]:
-    """The context managers inside of which a line is."""
-    return [
-        ast.unparse(item.context_expr)
-        for node in _statements_around(place)
-        if isinstance(node, ast.With) and place and node.body[0].lineno <= (place.line or 0)
-        for item in node.items
-    ]
-
-
-def wanted_lock(place: Place | None) -> str:
-    """What a line enters or acquires; "" if neither."""
-    for node in reversed(list(_statements_around(place))):
-        if isinstance(node, ast.With) and place and (place.line or 0) < node.body[0].lineno:
-            return ast.unparse(node.items[-1].context_expr)
-        for call in ast.walk(node):
-            if isinstance(call, ast.Call) and _name_of(call) == "acquire":
-                return ast.unparse(call.func).rpartition(".")[0]
-        break
-    return ""
 
 
 def polled_call(place: Place | None) -> str:

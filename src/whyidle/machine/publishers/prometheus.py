@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from whyidle.errors import OutputError, UsageError
-from whyidle.machine.publishers._text_format import format_page
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.documents.watch_document import WatchedMachine
 from whyidle.model.live.metric_series import Metric
@@ -23,6 +22,7 @@ FAULTS = (OSError,)
 TOKEN = "WHYIDLE_METRICS_TOKEN"
 _HOME = ("127.0.0.1", "::1", "localhost")
 _KIND = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Page:
@@ -71,6 +71,19 @@ class Page:
         del diagnosis
         self._server.shutdown()
         self._server.server_close()
+
+
+def format_page(metrics: Sequence[Metric]) -> str:
+    """Metrics in Prometheus' text format, version 0.0.4; an empty page without any."""
+    lines = []
+    for metric in metrics:
+        lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
+        for labels, value in metric.samples:
+            inside = ",".join(
+                f'{name}="{text.translate(_ESCAPES)}"' for name, text in labels.items()
+            )
+            lines.append(f"{metric.name}{{{inside}}} {value!r}")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def open(destination: Destination) -> Page:  # noqa: A001  # a publisher's verb

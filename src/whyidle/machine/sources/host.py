@@ -1,28 +1,21 @@
-"""The job's processes, and the cores and memory that it shares.
+"""The job's processes, and the cores and memory that it shares, on Linux.
 
-On Linux from files of ``/proc`` and ``/sys/fs/cgroup`` that stay open; elsewhere the essentials
-through psutil. Costs are medians by ``bench/sources.py`` on a 2-core virtual machine (Linux 6.18,
-Python 3.11, 101 processes): a read of a job of 5 processes takes 245 us (quartiles 235 and 279; 587
-us with cold caches at ten reads per second), 15 us more per further process, ``probe`` 1.3 ms.
-
-Processes and memory of a job without ``/proc``, on macOS and Windows, through psutil. psutil
-walks all processes of the machine to find a job's (1.9 ms with 101 of them), so this is read every
-two seconds.
+Read from files of ``/proc`` and ``/sys/fs/cgroup`` that stay open. Costs are medians by
+``bench/sources.py`` on a 2-core virtual machine (Linux 6.18, Python 3.11, 101 processes): a read of
+a job of 5 processes takes 245 us (quartiles 235 and 279; 587 us with cold caches at ten reads per
+second), 15 us more per further process, ``probe`` 1.3 ms.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from whyidle.errors import InputError
-from whyidle.machine.sources import _control_group, _pressure, _process, _process_tree
-from whyidle.machine.sources._group_hierarchy import GroupHierarchy
+from whyidle.machine.sources import _control_group, _process_tree
+from whyidle.machine.sources._control_group import GroupHierarchy
 from whyidle.machine.sources._open_file import OpenFile, explain_unreadable, parse_numbers
 from whyidle.model.live.telemetry import (
     Absent,
@@ -33,6 +26,75 @@ from whyidle.model.live.telemetry import (
     Target,
     make_meters,
 )
+
+RESOURCES: Final = ("cpu", "io", "memory")
+_HOW: Final = "boot Linux 4.20 or later with psi=1"
+_WAITS: Final = {"cpu": "a core", "io": "storage", "memory": "memory"}
+_GROUPS_ONLY: Final = Absent("only control groups of version 2 report pressure")
+
+_PRESSURE: Final = tuple(
+    Meter(
+        id=f"{scope}pressure_{resource}_{how}_{unit}",
+        unit="ratio" if unit == "ratio" else "s",
+        kind="gauge" if unit == "ratio" else "counter",
+        meaning=f"time that {'some' if how == 'some' else 'all'} tasks of the "
+        f"{'control group' if scope else 'machine'} waited for {_WAITS[resource]}"
+        + (", share of the last 10 s" if unit == "ratio" else ""),
+        group=f"{scope}pressure {resource}",
+        cost_us=4.7,
+    )
+    for scope in ("", "group_")
+    for resource in RESOURCES
+    for how in ("some", "full")
+    for unit in ("ratio", "s")
+)
+
+
+class Pressure:
+    """How long tasks waited for cores, storage and memory (PSI; Linux,
+    Documentation/accounting/psi.rst): one file per resource, of the machine and, in version 2, of
+    the job's control group."""
+
+    def __init__(self, root: Path, levels: GroupHierarchy) -> None:
+        own = levels.unified or root / "none"
+        self._files: dict[str, OpenFile] = {}
+        self.missing: dict[str, Absent] = {}
+        for resource in RESOURCES:
+            self._open_file(f"pressure_{resource}", root / "proc/pressure" / resource)
+            self._open_file(f"group_pressure_{resource}", own / f"{resource}.pressure")
+
+    def _open_file(self, prefix: str, path: Path) -> None:
+        file = OpenFile(path)
+        if file.read() is not None:  # opens, and then refuses, where the kernel has psi=0
+            self._files[prefix] = file
+            return
+        file.close()
+        absent = _GROUPS_ONLY if prefix.startswith("group_") else explain_unreadable(path, _HOW)
+        names = (meter.id for meter in _PRESSURE if meter.id.startswith(f"{prefix}_"))
+        self.missing.update(dict.fromkeys(names, absent))
+
+    def read(self, into: Reading) -> None:
+        """Add every value."""
+        for prefix, file in self._files.items():
+            into.update(parse_pressure(file.read(), prefix))
+
+    def close(self) -> None:
+        """Close every file."""
+        for file in self._files.values():
+            file.close()
+
+
+def parse_pressure(content: bytes | None, prefix: str) -> Reading:
+    """Parse ``some avg10=1.23 avg60=.. avg300=.. total=MICROSECONDS``, and the same of ``full``."""
+    into: Reading = {}
+    for line in (content or b"").splitlines():
+        words = line.split()
+        if len(words) == 5 and words[0] in (b"some", b"full"):
+            name = f"{prefix}_{words[0].decode()}"
+            into[f"{name}_ratio"] = float(words[1].partition(b"=")[2]) / 100
+            into[f"{name}_s"] = int(words[4].partition(b"=")[2]) / 1e6
+    return into
+
 
 _CORES = make_meters(
     "cores",
@@ -57,7 +119,6 @@ _SHM = make_meters(
     ("shm_used_bytes", "bytes", "gauge", "used space in /dev/shm, such as batches of workers"),
     ("shm_free_bytes", "bytes", "gauge", "free space in /dev/shm"),
 )
-METERS: Final = _CORES + _MEMORY + _PAGING + _SHM
 _GROUPS: Final = {"stat": _CORES, "loadavg": (), "meminfo": _MEMORY, "vmstat": _PAGING}
 
 
@@ -132,105 +193,24 @@ def _shared_memory(folder: Path) -> Reading:
     }
 
 
-_SUMMED: Final = ("cpu_user_s", "cpu_system_s", "memory_resident_bytes")
-GIVEN: Final = frozenset(
-    {
-        *_SUMMED,
-        *(f"job_{name}" for name in _SUMMED),
-        "job_processes",
-        "machine_memory_bytes",
-        "machine_memory_available_bytes",
-        "machine_cpu_user_s",
-        "machine_cpu_system_s",
-        "machine_cpu_idle_s",
-        "cores_effective",
-    }
-)
-
-_COUNTERS: Final = _SUMMED[:2]
-ELSEWHERE: Final = Absent("available on Linux only")
-
-
-class PsutilJob:
-    """A job by psutil."""
-
-    def __init__(self, pid: int, offered: frozenset[str]) -> None:
-        self._pid = pid
-        self._last: dict[int, Reading] = {}
-        self._ended: dict[str, float | int] = dict.fromkeys(_COUNTERS, 0)
-        self.facts: dict[str, str] = {}
-        self.missing = dict.fromkeys(offered - GIVEN, ELSEWHERE)
-
-    def read(self) -> Reading:
-        """Return every value now."""
-        into: Reading = {}
-        now = {process.pid: values for process, values in self._read_processes()}
-        for pid in self._last.keys() - now.keys():
-            for name in _COUNTERS:
-                self._ended[name] += self._last[pid].get(name) or 0
-        self._last = now
-        for pid, values in now.items():
-            into.update({f"{name}@pid{pid}": value for name, value in values.items()})
-        for name in _SUMMED:
-            alive = sum(values.get(name) or 0 for values in now.values())
-            into[f"job_{name}"] = self._ended.get(name, 0) + alive
-        into["job_processes"] = len(now)
-        into.update(_read_machine())
-        return into
-
-    def _read_processes(self) -> list[tuple[psutil.Process, Reading]]:
-        try:
-            root = psutil.Process(self._pid)
-            members = [root, *root.children(recursive=True)]
-        except psutil.Error:
-            return []
-        return [(process, values) for process in members if (values := _read_process(process))]
-
-    def close(self) -> None:
-        """Do nothing, as nothing stays open."""
-
-
-def _read_process(process: psutil.Process) -> Reading:
-    try:
-        with process.oneshot():
-            times = process.cpu_times()
-            return {
-                "cpu_user_s": times.user,
-                "cpu_system_s": times.system,
-                "memory_resident_bytes": process.memory_info().rss,
-            }
-    except psutil.Error:
-        return {}
-
-
-def _read_machine() -> Reading:
-    into: Reading = {"cores_effective": psutil.cpu_count()}
-    with contextlib.suppress(OSError):
-        memory, cores = psutil.virtual_memory(), psutil.cpu_times()
-        into["machine_memory_bytes"] = memory.total
-        into["machine_memory_available_bytes"] = memory.available
-        into["machine_cpu_user_s"] = cores.user
-        into["machine_cpu_system_s"] = cores.system
-        into["machine_cpu_idle_s"] = cores.idle
-    return into
-
-
 SIGNALS: tuple[Meter, ...] = (
-    *_process.METERS,
     *_process_tree.METERS,
-    *METERS,
-    *_pressure.METERS,
+    *_CORES,
+    *_MEMORY,
+    *_PAGING,
+    *_SHM,
+    *_PRESSURE,
     *_control_group.METERS,
 )
 PERIOD_S = 0.5
 
 
-class _LinuxHost:
+class _Host:
     def __init__(self, target: Target) -> None:
         levels = GroupHierarchy(target.root, target.pid)
         self._job = _process_tree.ProcessTree(target.root, target.pid)
         self._machine = Machine(target.root)
-        self._pressure = _pressure.Pressure(target.root, levels)
+        self._pressure = Pressure(target.root, levels)
         self._group = _control_group.ControlGroup(levels, target.pid)
         self.facts: Mapping[str, str] = {}
         self.missing: Mapping[str, Absent] = {
@@ -256,7 +236,7 @@ class _LinuxHost:
 
 
 def probe(target: Target = Target()) -> Available | Absent:  # noqa: B008  # frozen
-    """Return what this system offers; some of it on every system."""
+    """Return what this system offers."""
     reader = open(target)
     reader.close()
     return Available(reader.missing)
@@ -268,8 +248,6 @@ def open(target: Target) -> Reader:  # noqa: A001  # a source's verb
     Raises:
         InputError: there is no such process.
     """
-    if (target.root / "proc/stat").exists():
-        if target.pid and not (target.root / f"proc/{target.pid}").exists():
-            raise InputError(f"There is no process {target.pid}.", why="It may have ended.")
-        return _LinuxHost(target)
-    return PsutilJob(target.pid, frozenset(meter.id for meter in SIGNALS))
+    if target.pid and not (target.root / f"proc/{target.pid}").exists():
+        raise InputError(f"There is no process {target.pid}.", why="It may have ended.")
+    return _Host(target)

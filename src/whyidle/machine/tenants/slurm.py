@@ -14,10 +14,12 @@ import subprocess
 from collections.abc import Mapping
 
 from whyidle.model.documents.watch_document import Tenant
-from whyidle.model.live.tenancy import PATIENCE_S, ProcessIdentity, Reservation
+from whyidle.model.live.tenancy import ProcessIdentity, Reservation
 from whyidle.model.node_lists import expand_nodes, expand_numbers
 
 RANK = 10
+PATIENCE_S = 3.0
+"""for an answer: an unreachable controller keeps clients waiting for minutes"""
 _GROUP = re.compile(
     r"/(?:slurm(?:_[^/\n]+)?/uid_\d+|[^/\n]*slurmstepd\.scope)/(?:job_)?(\w+)(?:/step_(\w+))?"
 )
@@ -42,11 +44,11 @@ def identify(process: ProcessIdentity) -> Tenant | None:
     return Tenant(kind="slurm", job=job, labels=labels)
 
 
-def reserve() -> list[Reservation] | None:
-    """GPUs of this machine that running jobs hold, by ``scontrol``; None if it does not answer."""
+def reserve() -> list[Reservation]:
+    """GPUs of this machine that running jobs hold, as far as ``scontrol`` answers."""
     scontrol, hostname = shutil.which("scontrol"), shutil.which("hostname")
     if scontrol is None or hostname is None:
-        return None
+        return []
     try:
         shown, name = (
             subprocess.run(
@@ -55,7 +57,7 @@ def reserve() -> list[Reservation] | None:
             for command in ([scontrol, "-d", "-o", "show", "job"], [hostname, "-s"])
         )
     except (OSError, subprocess.SubprocessError):
-        return None
+        return []
     return parse_jobs(shown, name.strip())
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from whyidle import catalog
-from whyidle.machine.watch.job_groups import JobGroup, group_jobs, load_tenants
+from whyidle.machine.watch.job_groups import JobGroup, group_jobs
 from whyidle.machine.watch.job_observation import JobObservation
 from whyidle.machine.watch.job_state import judge_gpu, judge_job, suspect
 from whyidle.machine.watch.live_news import FollowedJob
@@ -184,23 +184,14 @@ class MachineWatch:
         return self._gpus.describe(subject, state, since, keys, reason)
 
     def _read_reservations(self, now: float) -> dict[str, Reservation]:
-        """By the GPU's name. Schedulers count devices by minor number, as NVML's order does on all
-        but exotic machines; the number is used only here, where there is no process to ask."""
+        """By the GPU's name. Slurm counts devices by minor number, as NVML's order does on all but
+        exotic machines; the number is used only here, where there is no process to ask."""
         if now >= self._ask_s:
-            # a scheduler's controller serves a whole cluster
+            # Slurm's controller serves a whole cluster
             self._ask_s = now + 30.0
-            asked = (getattr(module, "reserve", None) for module in load_tenants())
-            self._reserved = [one for ask in asked if ask for one in ask() or []]
-        places = {
-            int(subject[3:]): self._gpus.name_of(subject)
-            for subject in self._gpus.cards
-            if subject[3:].isdigit()
-        }
-        names = set(map(self._gpus.name_of, self._gpus.cards))
-        by_uuid = {n: one for one in self._reserved for n in one.devices if n in names}
-        return by_uuid | {
-            places[n]: one for one in self._reserved for n in one.ordinals if n in places
-        }
+            self._reserved = catalog.plugin_module("tenants", "slurm").reserve()
+        places = {f"gpu{n}": one for one in self._reserved for n in one.ordinals}
+        return {self._gpus.name_of(n): places[n] for n in self._gpus.cards if n in places}
 
     def _forget(self, groups: Set[str], keys: set[str]) -> None:
         for key in self._jobs.keys() - groups:
@@ -238,24 +229,18 @@ def _unseen_job(pid: int, gpus: list[str]) -> WatchedJob:
 def _bare_reservations(
     reserved: Mapping[str, Reservation], jobs: list[WatchedJob]
 ) -> list[WatchedJob]:
-    """Jobs that a scheduler runs and that have no process on a GPU. A pod whose name cannot be
-    read is known by the GPU that it works on."""
-    known = {(job.tenant.kind, job.tenant.job) for job in jobs}
-    busy = {(job.tenant.kind, name) for job in jobs for name in job.gpus}
-    bare = {
-        (one.kind, one.job): one
-        for name, one in reserved.items()
-        if (one.kind, one.job) not in known and (one.kind, name) not in busy
-    }
+    """Jobs that Slurm runs and that have no process on a GPU."""
+    known = {job.key for job in jobs}
+    bare = {f"slurm:{one.job}": one for one in reserved.values()}
     return [
         WatchedJob(
-            key=f"{one.kind}:{one.job}", pid=0, pids=[], user=one.user, command=None, age_s=None,
-            tenant=Tenant(kind=one.kind, job=one.job, labels=dict(one.labels)),
+            key=key, pid=0, pids=[], user=one.user, command=None, age_s=None,
+            tenant=Tenant(kind="slurm", job=one.job, labels=dict(one.labels)),
             gpus=[name for name, held in reserved.items() if held == one],
             gpu_memory_bytes=None, cores_used=None, memory_bytes=None, state="idle-reserved",
             since_s=0.0, steps=None, reason=None, suspicions=[], unread=[],
         )
-        for one in bare.values()
+        for key, one in bare.items() if key not in known
     ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ class RunPublishing:
         self,
         recording: Path,
         follow: Callable[[], LiveWatch],
-        destinations: Mapping[str, str],
+        prometheus: str | None,
         tell: Callable[[str], object],
         *,
         track: bool = False,
@@ -44,10 +44,8 @@ class RunPublishing:
         self._track = track
         self._publishing = Publishing(tell)
         self._untried: set[str] = set()
-        name = f"whyidle-{run_name(recording)}"
-        for kind, where in destinations.items():
-            destination = Destination(where=where, name=name, environ=os.environ)
-            self._publishing.open(kind, destination)
+        if prometheus is not None:
+            self._publishing.open("prometheus", Destination(where=prometheus, environ=os.environ))
         self._wandb = self._publishing.open("wandb", Destination()) if track else None
 
     def variables(self) -> dict[str, str]:

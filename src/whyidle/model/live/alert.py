@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Final, Literal, Protocol
 
@@ -111,8 +111,14 @@ class Delivery:
     """What goes out at once. ``held_back`` is how many notices were left out by the limit."""
 
     notices: Sequence[Notice]
-    firing: Sequence[Notice] = field(default_factory=tuple)  # everything that fires now
     held_back: int = 0
+
+    @property
+    def text(self) -> str:
+        """A line for each notice, for people."""
+        lines = [notice.text for notice in self.notices]
+        lines += [f"and {self.held_back} more notices were held back"] if self.held_back else []
+        return "\n".join(lines)
 
 
 class Route(Protocol):

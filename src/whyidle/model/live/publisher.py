@@ -14,11 +14,10 @@ from whyidle.model.live.metric_series import Metric
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where a publisher writes. ``where`` is an address, a folder, or a URL; ``tracker`` are the
+    """Where a publisher writes. ``where`` is an address; ``tracker`` are the
     facts that the job's own process reported of a tracker."""
 
     where: str = ""
-    name: str = "whyidle"  # of files, distinct for several runs on one machine
     tracker: Mapping[str, str] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     folder: Path = Path()  # in which the job was started

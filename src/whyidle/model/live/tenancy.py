@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from whyidle.model.documents.watch_document import Tenant
 
@@ -23,32 +23,23 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """GPUs that a scheduler has given to a running job on this machine. ``ordinals`` are the
-    scheduler's own numbers, which count the machine's GPU devices by minor number; ``devices`` are
-    UUIDs, where it knows them."""
+    """GPUs that Slurm has given to a running job on this machine. ``ordinals`` are its own numbers,
+    which count the machine's GPU devices by minor number."""
 
     job: str
     user: str | None
     labels: Mapping[str, str]
-    kind: str = "slurm"
-    ordinals: tuple[int, ...] = ()
-    devices: tuple[str, ...] = ()
+    ordinals: tuple[int, ...]
 
     @property
     def holder(self) -> str:
         """Who holds them, in words."""
-        noun = "pod" if self.kind == "kubernetes" else "job"
-        return f"{noun} {self.job}{f' of {self.user}' if self.user else ''}"
-
-
-PATIENCE_S: Final = 3.0
-"""for an answer of a scheduler: an unreachable controller keeps clients waiting for minutes"""
+        return f"job {self.job}{f' of {self.user}' if self.user else ''}"
 
 
 class TenantReader(Protocol):
     """The interface of every module in ``whyidle.tenants``. The first by ``RANK`` that knows a
-    process names its tenant. A module may also have ``reserve() -> list[Reservation] | None``,
-    where None is: this scheduler is not here, or does not answer."""
+    process names its tenant."""
 
     RANK: int
 

@@ -7,8 +7,6 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from tests.cluster.server.conftest import of_command
-from whyidle.model.diagnosis import Diagnosis
 from whyidle.store.run_store import Store
 
 
@@ -21,7 +19,7 @@ def test_markup_in_a_name_is_text(viewer: TestClient, store: Store):
 
 def test_no_script_stands_in_a_page(viewer: TestClient, store: Store):
     """The content policy would block it; data are no script."""
-    for path in ("/runs", f"/runs/{store.find_run('last').id}", "/login"):
+    for path in ("/runs", f"/runs/{store.find_run('last').id}"):
         for opening, inside in re.findall(
             r"<script([^>]*)>(.*?)</script>", viewer.get(path).text, re.DOTALL
         ):
@@ -74,14 +72,3 @@ def test_a_run_that_cannot_be_read_says_why(viewer: TestClient, store: Store):
     answer = viewer.get(f"/api/runs/{entry.id}")
     assert answer.status_code == 503
     assert "is not a diagnosis" in answer.json()["error"]
-
-
-def test_the_run_before_is_one_link_away(
-    viewer: TestClient, store: Store, diagnoses: list[Diagnosis]
-):
-    again = of_command(diagnoses[0], "python", "starved.py", "--hub-token", "s3cret")
-    newest = store.add_run(again, named=True).id
-    viewer.app.state.site.index.refresh(force=True)  # type: ignore[attr-defined]
-    before = store.list_runs()[1].id
-    assert f"/compare?run={before}&amp;run={newest}" in viewer.get(f"/runs/{newest}").text
-    assert "/compare" not in viewer.get(f"/runs/{before}").text

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from whyidle.cluster.server.run_index import RunFilter
 from whyidle.cluster.server.site import NotFoundError, Page, Question
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.reports.html import render_parts
-from whyidle.store.entry import Entry
 
 
 def _read_run(question: Question) -> Diagnosis:
@@ -30,22 +27,7 @@ def _read_run(question: Question) -> Diagnosis:
 
 def _render_report(question: Question, document: Any) -> Mapping[str, Any]:
     _, entry = question.find_run(question.path["run"])
-    return {
-        "parts": render_parts(document),
-        "entry": entry,
-        "before": _find_previous(question, entry),
-    }
-
-
-def _find_previous(question: Question, entry: Entry) -> str | None:
-    """The newest earlier run of the same command that has a diagnosis."""
-    command = entry.meta.command if entry.meta else None
-    if not entry.meta or not command:
-        return None
-    wanted = RunFilter(words=command[:20], until=entry.meta.created)
-    runs, _ = question.site.index.find_runs(wanted, limit=20)
-    alike = (run for run in runs if run.id < entry.id and run.attribution is not None)
-    return next((run.id for run in alike if run.command == shlex.join(command)), None)
+    return {"parts": render_parts(document), "entry": entry}
 
 
 PAGE = Page(

@@ -42,7 +42,7 @@ def _read_list(question: Question) -> RunList:
         total=total,
         page=number,
         pages=max(1, -(-total // IN_A_PAGE)),
-        states=index.count_runs("state"),
+        states=index.count_states(),
         stores=list(question.site.stores),
     )
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from whyidle.errors import UsageError
 
@@ -18,42 +16,20 @@ def take_settings(kind: str, given: Mapping[str, Any], **known: Any) -> dict[str
     Raises:
         UsageError: one is unknown, missing, or of another type.
     """
-    path, lines = given.get("at", ("", {}))
-    settings = {name: value for name, value in given.items() if name not in ("kind", "at")}
+    settings = {name: value for name, value in given.items() if name != "kind"}
 
-    def complain(text: str, name: str = "kind") -> UsageError:
-        at = f"{path}, line {lines.get(name, lines.get('kind'))}: " if path else ""
-        return UsageError(f"{at}The {kind} route {text}.", why=f"Settings: {', '.join(known)}.")
+    def complain(text: str) -> UsageError:
+        return UsageError(f"The {kind} route {text}.", why=f"Settings: {', '.join(known)}.")
 
     for name in settings:
         if name not in known:
-            raise complain(f"has no setting {name!r}", name)
+            raise complain(f"has no setting {name!r}")
     merged = {**known, **settings}
     for name, value in merged.items():
         if value is None:
             raise complain(f"needs the setting {name!r}")
         if isinstance(value, str) and value.startswith("$"):
             if value[1:] not in os.environ:
-                raise complain(f"needs the environment variable {value[1:]}", name)
+                raise complain(f"needs the environment variable {value[1:]}")
             merged[name] = os.environ[value[1:]]
     return merged
-
-
-def check_url(kind: str, url: object) -> str:
-    """The URL.
-
-    Raises:
-        UsageError: it is none of HTTP.
-    """
-    parts = urlsplit(str(url))
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UsageError(f"The {kind} route needs an HTTP or HTTPS URL.", why=f"Got {url!r}.")
-    return str(url)
-
-
-def post_json(url: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-    """Post a body of JSON. Raises OSError if it is not accepted."""
-    sent = {"Content-Type": "application/json", **(headers or {})}
-    request = urllib.request.Request(url, body, sent, method="POST")
-    with urllib.request.urlopen(request, timeout=10.0) as answer:
-        answer.read()

@@ -23,8 +23,7 @@ class _Apprise:
         """Notify; raises ConnectionError if a service refuses."""
         if not delivery.notices:
             return
-        lines = [notice.text for notice in delivery.notices]
-        if not self._service.notify(title="whyidle", body="\n".join(lines)):
+        if not self._service.notify(title="whyidle", body=delivery.text):
             raise ConnectionError("a service did not accept the notice")
 
     def close(self, reason: object) -> None:

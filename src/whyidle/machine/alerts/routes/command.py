@@ -1,20 +1,21 @@
-"""Starts a program for each delivery, with the notices as JSON on its standard input. No shell is
-involved, so nothing in a job's name can become a command.
+"""Starts a program for each delivery, with JSON on its standard input: ``text``, for people, and
+``alerts``, a list of documents ``whyidle/alert/1``. No shell is involved, so nothing in a job's
+name can become a command.
 
 Settings: ``argv``, a list of words; ``timeout_s`` (30).
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from whyidle.errors import UsageError
 from whyidle.machine.alerts.routes._settings import take_settings
-from whyidle.machine.alerts.routes.webhook import encode_alert
-from whyidle.model.live.alert import Delivery, Route
+from whyidle.model.live.alert import AlertLine, Delivery, Route
 
 FAULTS = (OSError, subprocess.SubprocessError)
 
@@ -27,10 +28,10 @@ class _Command:
         """Run the program, if there is a notice."""
         if not delivery.notices:
             return
-        body = [{"text": one.text, **encode_alert(one)} for one in delivery.notices]
+        alerts = [AlertLine.from_notice(one) for one in delivery.notices]
         subprocess.run(
             self._argv,
-            input=json.dumps({"alerts": body, "held_back": delivery.held_back}).encode(),
+            input=msgspec.json.encode({"text": delivery.text, "alerts": alerts}),
             timeout=self._timeout_s,
             check=True,
             stdout=subprocess.DEVNULL,

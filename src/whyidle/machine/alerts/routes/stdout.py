@@ -27,15 +27,11 @@ class _Lines:
 
     def publish(self, delivery: Delivery) -> None:
         """Print the notices, in one write: looks are printed by another thread."""
+        text = delivery.text
         if self._form == "json":
-            lines = [
-                msgspec.json.encode(AlertLine.from_notice(one)).decode() for one in delivery.notices
-            ]
-        else:
-            lines = [notice.text for notice in delivery.notices]
-            if delivery.held_back:
-                lines.append(f"and {delivery.held_back} more notices were held back")
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
+            lines = (msgspec.json.encode(AlertLine.from_notice(one)) for one in delivery.notices)
+            text = b"\n".join(lines).decode()
+        sys.stdout.write(f"{text}\n" if text else "")
         sys.stdout.flush()
 
     def close(self, reason: object) -> None:
