@@ -45,15 +45,6 @@ for step, (x, y) in enumerate(DataLoader(data, num_workers=2)):
     torch.cuda.empty_cache()
 '''
 COMPILED = "import torch\nmodel = torch.compile(model)\nx = 1\n"
-ACCUMULATED = """import torch
-from torch.nn.parallel import DistributedDataParallel as DDP
-model = DDP(torch.nn.Linear(1, 1))
-for i, x in enumerate(batches):
-    loss = model(x).sum()
-    loss.backward()
-    if i % 4 == 3:
-        optimizer.step()
-"""
 KERAS = """import tensorflow as tf
 data = tf.data.Dataset.range(9).map(decode).batch(4)
 model.compile("adam", "mse", run_eagerly=True)
@@ -105,7 +96,6 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "gc.collect_interval_steps": (100, TRAINING),
     "memory.empty_cache_every": (500, TRAINING),
     "autocast.dtype": ("bfloat16", TRAINING),
-    "ddp.no_sync": (4, ACCUMULATED),
 }
 UNWRITTEN = ("autocast.grad_scaler", "tfdata.pool")
 """knobs whose form never writes anything of its own, or only at the line of a finding
