@@ -67,7 +67,7 @@ def test_advice_and_variables_are_of_any_job():
 
 
 def test_what_only_people_set_in_a_framework_is_advice_there():
-    assert fit_subjects(fix_of("model.compile"), TENSORFLOW).automatic
+    assert fit_subjects(fix_of("model.compile"), frozenset({"torch"})).automatic
     assert not fit_subjects(fix_of("model.compile"), JAX_ALONE).automatic
 
 

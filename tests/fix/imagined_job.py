@@ -68,7 +68,7 @@ class Executor:
     def __init__(self, answer):
         self.answer = answer
 
-    def run_arm(self, asked, folder, slowest=None):
+    def run_arm(self, asked, folder):
         return self.answer(asked)
 
 
@@ -92,7 +92,7 @@ class Job:
             raise found
         return found
 
-    def run_arm(self, asked, folder, slowest=None):
+    def run_arm(self, asked, folder):
         """As an executor does; ``passing_s`` of the budget are gone then."""
         self.healing.begun -= self.passing_s
         return self.answer(asked)

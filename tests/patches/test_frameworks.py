@@ -76,9 +76,8 @@ def test_a_precision_that_was_chosen_stays(words):
 
 
 def test_lightnings_switches():
-    text = f"{PL}t = L.Trainer(detect_anomaly=True, deterministic=True)\n"
+    text = f"{PL}t = L.Trainer(detect_anomaly=True)\n"
     assert "detect_anomaly=False" in rewrite(text, "autograd.anomaly_mode", False, True).text
-    assert "deterministic=False" in rewrite(text, "torch.deterministic", False, True).text
     assert not rewrite(f"{PL}t = L.Trainer()\n", "autograd.anomaly_mode", False, True).done
 
 

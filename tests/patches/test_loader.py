@@ -7,8 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from patching import added, rewrite
 
-from whyidle.patches._source_tree import SourceTree
-
 IMPORTS = {
     "from torch.utils.data import DataLoader\n": "DataLoader",
     "from torch.utils.data import Dataset, DataLoader as DL\n": "DL",
@@ -135,60 +133,19 @@ def test_the_default_of_an_option_is_changed():
 
 PARSED = "args = parser.parse_args()\n"
 LOADER = "loader = DataLoader(d, num_workers=args.num_workers)\n"
-CLASS = """class Trainer:
-    def __init__(self, model, args):
-        self.args = args
-    def fit(self):
-        x = DataLoader(d, num_workers=self.args.num_workers)
-"""
-BUILDING = CLASS.replace("self.args = args", "self.args = args; build(self.args)")
-BUILDING += "def build(args):\n    return args.layers\n"
-RANK = "import torch.multiprocessing as mp\ndef main(rank, args):\n    LOADER\n"
 
 
 @pytest.mark.parametrize(("passed", "found"), [
-    ("def main(args):\n    LOADER\nmain(parser.parse_args())\n", True),
-    ("def main(n, args):\n    LOADER\nmain(1, args=parser.parse_args())\n", True),
-    ("def main(args):\n    f(args)\ndef f(args):\n    LOADER\nmain(parser.parse_args())\n", True),
-    (f"{CLASS}Trainer(m, parser.parse_args()).fit()\n", True),
-    ("def main(args):\n    LOADER\nmain(yaml.load(f))\n", False),
-    ("def main(args):\n    LOADER\nmain(*given)\n", False),
-    ("def main(args):\n    LOADER\nmain(parser.parse_args())\nmain(other)\n", False),
-    (f"{CLASS}Trainer(m, cfg).fit()\n", False),
-    (f"{BUILDING}Trainer(m, parser.parse_args()).fit()\n", True),
-    (f"{BUILDING}Trainer(m, cfg).fit()\n", False),
-    ("def main(args):\n    f(args)\ndef f(opt):\n    main(opt)\n    LOADER\n", False),
-    ("mp.spawn(main, nprocs=2, args=(parser.parse_args(),))\n" + RANK, True),
-    ("mp.spawn(main, (8, parser.parse_args()))\n" + RANK.replace("rank", "rank, size"), True),
-    ("mp.spawn(main, args=(3,))\n" + RANK, False),
-    (f"{CLASS}class Other(Base):\n    def fit(self):\n        LOADER\n".replace(
-        "LOADER", "DataLoader(d, num_workers=self.args.num_workers)").replace(
-        "        x = DataLoader(d, num_workers=self.args.num_workers)", "        pass")
-     + "Trainer(m, parser.parse_args()).fit()\n", False),
-    ("class A:\n    @staticmethod\n    def f(x, args):\n        LOADER\n"
-     "A.f(parser.parse_args(), cfg)\n", False),
-    ("def f(m, args, /):\n    LOADER\nf(m, parser.parse_args())\n", True),
-    ("mp.spawn(main, args=given)\n" + RANK, False),
-    ("mp.spawn(main, args=(*given, parser.parse_args()))\n" + RANK, False),
+    ("def f(args):\n    LOADER\nargs = parser.parse_args()\nf(args)\n", True),
+    ("class T:\n    def __init__(self, args):\n        self.args = args\n    def fit(self):\n"
+     "        DataLoader(d, num_workers=self.args.num_workers)\n"
+     "args = parser.parse_args()\n", True),
+    ("def main(args):\n    LOADER\nmain(parser.parse_args())\n", False),
+    ("args = parser.parse_args()\nargs = smaller(args)\nLOADER\n", False),
+    ("def f(args):\n    LOADER\nf(yaml.load(file))\n", False),
 ])  # fmt: skip
-def test_options_that_are_passed_on(passed, found):
-    """Whatever else passes something under that name."""
+def test_options_that_are_passed_on_keep_their_name(passed, found):
     text = OPTION.replace(PARSED + LOADER, passed.replace("LOADER", LOADER.strip()))
-    assert ("default=4" in rewrite(text, "loader.workers", 4, 0).text) == found
-
-
-@pytest.mark.parametrize(("line", "found"), [
-    ("seed(a.seed)", True),
-    ("a.num_workers = 8", False),
-    ("a.num_workers += 8", False),
-    ("a.__dict__.update(read())", False),
-    ("vars(a).update(read())", False),
-    ("setattr(a, name, 8)", False),
-    ("prepare(a)", False),
-])  # fmt: skip
-def test_a_function_that_gives_the_options_back_may_have_changed_them(line, found):
-    setup = f"def setup(a):\n    {line}\n    return a\nargs = setup(parser.parse_args())\n"
-    text = OPTION.replace(PARSED, setup)
     assert ("default=4" in rewrite(text, "loader.workers", 4, 0).text) == found
 
 
@@ -198,9 +155,6 @@ def test_a_function_that_gives_the_options_back_may_have_changed_them(line, foun
     "def options():\n    return parser.parse_args()\nargs = options()\n",
     "def options():\n    args = parser.parse_args()\n    return args\nargs = options()\n",
     "valid = DataLoader(e, num_workers=args.num_workers)\n" + PARSED,
-    PARSED + "def setup(opt):\n    opt.seed = 1\n    return opt\nargs = setup(args)\n",
-    PARSED + "def sweep():\n    for args in every:\n        print(args)\n",
-    PARSED + "print([args for args in every])\n",
 ])  # fmt: skip
 def test_options_however_they_are_read(read):
     text = OPTION.replace(PARSED, read)
@@ -215,11 +169,6 @@ def test_options_however_they_are_read(read):
     PARSED + "for args in every: pass\n",
     PARSED + "for i, args in enumerate(every): pass\n",
     PARSED + "def run(args): pass\ndef sweep():\n    for args in every:\n        run(args)\n",
-    PARSED + "def other(opt):\n    opt = load(opt)\n    return opt\nargs = other(args)\n",
-    PARSED + "def other(opt):\n    if opt: return load()\n    return opt\nargs = other(args)\n",
-    PARSED + "def other(opt):\n    yield 1\n    return opt\nargs = other(args)\n",
-    PARSED + "@wrap\ndef other(opt):\n    return opt\nargs = other(args)\n",
-    PARSED + "async def other(opt):\n    return opt\nargs = other(args)\n",
     "args = other\nother = args\n",
 ])  # fmt: skip
 def test_what_may_be_of_another_object_is_no_option(read):
@@ -249,25 +198,6 @@ def test_an_option_that_the_command_gives_is_told(word):
     assert found.text == OPTION
     assert not found.done
     assert f"from the command line: change `{word}` there" in found.why[0]
-
-
-def test_a_file_of_many_loaders_is_gone_through_as_often_as_it_has_loaders(monkeypatch):
-    """And not once more for each pair of them."""
-    every, gone = SourceTree.all_nodes, []
-    monkeypatch.setattr(SourceTree, "all_nodes", lambda *asked: gone.append(asked) or every(*asked))
-
-    def times(loaders: int) -> int:
-        body = "def f{0}(cfg, args):\n    DataLoader(d, num_workers=args.num_workers)\n"
-        body += "    f{1}(args, cfg)\n"
-        many = "".join(body.format(each, each + 1) for each in range(loaders))
-        many += "f0(parser.parse_args(), parser.parse_args())\n"
-        gone.clear()
-        assert 'default=4, help="x")' in rewrite(
-            OPTION.replace(PARSED + LOADER, many), "loader.workers", 4, 0
-        ).text  # fmt: skip
-        return len(gone)
-
-    assert times(16) < 3 * times(8)
 
 
 def test_an_option_without_a_default_is_left():

@@ -8,7 +8,6 @@ from whyidle.model.diagnosis import Edit
 
 TORCH = "import torch\n"
 LOADER = "from torch.utils.data import DataLoader\n"
-DDP = "from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(net)\n"
 
 
 def untouched(text, knob, value, was=None):
@@ -16,27 +15,6 @@ def untouched(text, knob, value, was=None):
     assert found.text == text
     assert not found.done
     return found.why
-
-
-@pytest.mark.parametrize(
-    "rest",
-    [
-        "    q.append(1)\n    if len(q) == accum:\n",
-        "    for i in range(3):\n        log(i)\n    if (i + 1) % 4 == 0:\n",
-        "    del i\n    if (i + 1) % 4 == 0:\n",
-        "    count()\n    if n % 4 == 0:\n",
-        "    if queue[0] == 4:\n",
-        "    t.tick()\n    if t.n % 4 == 0:\n",
-    ],
-)
-def test_a_step_whose_condition_may_be_otherwise_by_then_is_left(rest):
-    text = (
-        f"{TORCH}{DDP}n = 0\ndef count():\n    global n\n    n = n + 1\n"
-        "class T:\n    def tick(self):\n        t.n = t.n + 1\n"
-        "for i, x in enumerate(batches):\n    loss = model(x).mean()\n    loss.backward()\n"
-        f"    queue.append(i)\n{rest}        optimizer.step()\n        optimizer.zero_grad()\n"
-    )
-    assert untouched(text, "ddp.no_sync", 4)
 
 
 def test_workers_that_depend_on_the_run_are_asked_for_as_a_whole():

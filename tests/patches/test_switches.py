@@ -35,13 +35,6 @@ def test_no_line_turns_off_what_nothing_turns_on():
     assert not found.done
 
 
-def test_deterministic_algorithms_go_off():
-    text = "import torch\ntorch.use_deterministic_algorithms(True, warn_only=True)\n"
-    assert added(text, "torch.deterministic", False, True)[1] == (
-        "+torch.use_deterministic_algorithms(False, warn_only=True)"
-    )
-
-
 @pytest.mark.parametrize(
     ("head", "came"),
     [

@@ -1,6 +1,5 @@
 """Keywords of TensorFlow and Keras in a script."""
 
-import pytest
 from patching import added, rewrite
 
 PIPELINE = """import tensorflow as tf
@@ -22,47 +21,6 @@ def test_maps_that_trials_left_alone_are_left():
     assert "map(decode, num_parallel_calls=16).batch" in found.text
     assert "num_parallel_calls=4" in found.text
     assert found.why
-
-
-def test_eager_steps_go_off():
-    text = 'import keras\nmodel.compile("adam", "mse", run_eagerly=True)\nmodel.compile("sgd")\n'
-    assert added(text, "keras.run_eagerly", False, True) == [
-        '-model.compile("adam", "mse", run_eagerly=True)',
-        '+model.compile("adam", "mse", run_eagerly=False)',
-    ]
-
-
-@pytest.mark.parametrize(
-    ("line", "new"),
-    [
-        ("@tf.function", "@tf.function(reduce_retracing=True)"),
-        ("@tf.function(jit_compile=True)", "@tf.function(jit_compile=True, reduce_retracing=True)"),
-    ],
-)
-def test_functions_serve_several_shapes(line, new):
-    text = f"import tensorflow as tf\n\n{line}\ndef step(x):\n    return x\n"
-    assert added(text, "tf.reduce_retracing", True, False) == [f"-{line}", f"+{new}"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import tensorflow as tf\n@tf.function(input_signature=[tf.TensorSpec(None)])\n"
-        "def step(x):\n    return x\n",
-        "from mine import tf\n@tf.function\ndef step(x):\n    return x\n# tensorflow\n",
-        "import torch\n",
-    ],
-)
-def test_others_stay_as_they_are(text):
-    assert rewrite(text, "tf.reduce_retracing", True, False).text == text
-
-
-def test_an_interleave_gets_parallel_calls():
-    text = PIPELINE.replace("map(decode).batch", "interleave(read, 4).batch")
-    assert added(text, "tfdata.interleave_calls", 4, lines=(3,)) == [
-        "-ds = tf.data.Dataset.range(9).interleave(read, 4).batch(4)",
-        "+ds = tf.data.Dataset.range(9).interleave(read, 4, num_parallel_calls=4).batch(4)",
-    ]
 
 
 MODELS = """import re, keras

@@ -5,8 +5,7 @@ import json
 import pytest
 import standin
 
-from whyidle.probe.frameworks.torch.looks.layer_swaps import find_swaps
-from whyidle.probe.frameworks.torch.looks.model_look import ModelLook
+from whyidle.probe.frameworks.torch.looks.model_look import ModelLook, find_swaps
 from whyidle.readers.probe.process_facts import read_facts
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

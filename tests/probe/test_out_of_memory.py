@@ -1,18 +1,13 @@
 """What is noted of a job that dies for lack of memory: a real failure of the CPU's allocator."""
 
 import json
-import re
-import subprocess
 import sys
-import weakref
 
 import pytest
-import standin
 from own_sgd import OWN_SGD
 
 from whyidle.__main__ import main
 from whyidle.probe.frameworks.torch import out_of_memory
-from whyidle.probe.frameworks.torch.out_of_memory import count_activations
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -63,7 +58,7 @@ def test_owners_line_and_module_of_a_real_failure(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError) as caught:
         net(batch)
     monkeypatch.setattr(sys, "last_value", caught.value, raising=False)
-    out_of_memory._write_notes(str(tmp_path), {})
+    out_of_memory._write_notes(str(tmp_path))
     notes = json.loads(next(tmp_path.glob("*.oom.json")).read_text())
     assert notes["requested"] == 1 << 47
     assert notes["file"] == __file__
@@ -77,68 +72,22 @@ def test_owners_line_and_module_of_a_real_failure(tmp_path, monkeypatch):
 
 
 @pytest.mark.real_processes("the address space of a process is limited")
-def test_a_larger_step_is_told_with_its_owners_and_what_fits(tmp_path, capsys, monkeypatch):
+def test_a_larger_step_is_told_with_its_owners(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     (job := tmp_path / "job.py").write_text(LIMITED)
     assert main(["run", "--json", "-", "--", sys.executable, str(job), "9000"]) == 1
     death = json.loads(capsys.readouterr().out)["memory"]["death"]
-    assert "images from [64, 3000] to [9000, 3000]" in death["growth"]
+    assert (death["file"], death["requested"]) == (str(job), 9000 * 3000 * 4)
     owners = {part["owner"]: part["bytes"] for part in death["parts"]}
     assert owners["parameters"] == 4 * (3000 * 3000 + 3000 + 10 * 3000 + 10)
-    assert sum(owners.values()) == death["allocated"] <= death["capacity"]
     assert not any("[]" in text for text in death["largest"])
-    fits = re.fullmatch(r"images of about ([\d,]+) rows instead of 9,000.*", death["change"])
-    assert fits
-    batch = fits[1].replace(",", "")
-    assert 64 < int(batch) < 9_000
-    assert subprocess.run([sys.executable, job, batch], check=False).returncode == 0
-
-
-def test_saved_tensors_belong_to_modules_and_checkpoints_are_left_alone():
-    first, last = torch.nn.Linear(8, 16), torch.nn.Linear(16, 4)
-    net = torch.nn.Sequential(first, torch.nn.GELU(), last)
-    out = net(torch.ones(100, 8))
-    kept = count_activations(torch, [net, first, last], [out], "cpu", set())
-    assert kept["0 (Linear)"] == 100 * 8 * 4 + 100 * 16 * 4  # its input, and that of GELU
-    assert "2 (Linear)" in kept
-    calls = []
-    first.register_forward_hook(lambda *_: calls.append(1))
-    again = torch.utils.checkpoint.checkpoint(net, torch.ones(9, 8), use_reentrant=False)
-    assert count_activations(torch, [net], [again], "cpu", set()) == {}
-    assert calls == [1]
 
 
 @pytest.mark.parametrize("error", [ValueError("out of memory"), None, RuntimeError("shapes")])
 def test_other_errors_leave_nothing(tmp_path, monkeypatch, error):
     monkeypatch.setattr(sys, "last_value", error, raising=False)
-    out_of_memory._write_notes(str(tmp_path), {})
+    out_of_memory._write_notes(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_held_after_steps_is_noted(tmp_path):
-    loop = standin.Loop(tmp_path)
-    loop.recorder.facts = {"device": "cpu"}
-    levels = out_of_memory.MemoryLevels(loop)
-    for loop.steps in (10, 30):
-        levels.on_look()
-    assert [steps for steps, _ in levels.rows] == [10, 30]
-    assert all(1e7 < held < 1e11 for _, held in levels.rows)
-
-
-def test_tensors_of_a_step_whose_variables_were_read_do_not_stay_alive(tmp_path):
-    loop = standin.Loop(tmp_path)
-    loop.recorder.facts = {"device": "cpu"}
-    levels = out_of_memory.MemoryLevels(loop)
-    logits = torch.zeros(3)
-    known = locals()  # the script's own, which stays as it is
-    levels.on_look()
-    assert known["logits"] is logits
-    del known
-    levels.on_look()
-    assert [3] in levels.shapes.values()
-    gone = weakref.ref(logits)
-    del logits
-    assert gone() is None
 
 
 def test_an_accelerators_error_is_recognised():

@@ -149,21 +149,6 @@ def test_what_comes_before_the_steady_part_does_not_take_its_time(tmp_path, monk
             assert witness.marks[-1] - witness.done.drained[0][1] >= 0.8e9
 
 
-@pytest.mark.parametrize("second", [9_000_000, 40_000_000_000])
-def test_a_race_does_not_time_what_is_compiled(tmp_path, monkeypatch, second):
-    device = Device(capturing=False)
-    monkeypatch.setattr(trial, "clock", lambda: device.now)
-    monkeypatch.setattr(accelerator, "device_module", lambda *_: None)
-    asked = {"steps": 12, "seconds": 1.0, "rungs": [0.1, 0.5]}
-    witness, told = trial.TrialRecorder(str(tmp_path), asked, trial_state), []
-    monkeypatch.setattr(witness, "_write_document", lambda kind, text: told.append((kind, text)))
-    with pytest.raises(KeyboardInterrupt):
-        launch(witness, device, 9_000_000, second)
-    rungs = [text for kind, text in told if kind == "rung"]
-    assert [one["rung"] for one in rungs] == [1, 2]
-    assert {round(one["step_s"], 4) for one in rungs} == {0.01}  # with launching
-
-
 def test_an_ordinary_run_is_no_longer_than_it_is_asked_to_be(tmp_path, monkeypatch):
     device = Device(capturing=False)
     monkeypatch.setattr(accelerator, "device_module", lambda *_: device)

@@ -7,8 +7,7 @@ import pytest
 
 from imagined_jobs import healthy
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.model.memory_look import DeathNotes
-from whyidle.record.memory_death import EXPANDABLE, _describe_growth, add_death
+from whyidle.record.memory_death import EXPANDABLE, add_death
 from whyidle.reports import html, terminal
 from whyidle.reports._report import screen_parts
 from whyidle.reports._sections import Bar, Section
@@ -47,18 +46,9 @@ def test_without_counts_the_change_is_not_known(told):
     assert told(allocated=None, unused=None).memory.death.change.startswith("unknown")
 
 
-def test_what_grows_is_no_matter_of_the_batch(told):
-    levels = [(10, 2 * GB), (30, 3 * GB), (100, 6 * GB)]
-    assert "tensors of past steps" in told(levels=levels, steps=120).memory.death.change
-
-
-@pytest.mark.parametrize(
-    ("evaluating", "what"), [(False, "like those of the steps before"), (True, "evaluation of")]
-)
-def test_one_step_that_asked_for_more_needs_no_more_than_the_others(told, evaluating, what):
-    levels = [(10, 2 * GB), (30, 2 * GB)]
-    notes = {"levels": levels, "steps": 50, "evaluating": evaluating}
-    assert what in told(allocated=None, unused=None, **notes).memory.death.change
+def test_an_evaluation_needs_no_gradients(told):
+    notes = {"evaluating": True, "allocated": None, "unused": None}
+    assert "inference_mode" in told(**notes).memory.death.change
 
 
 def test_a_hosts_array_is_no_matter_of_the_batch(told):
@@ -92,38 +82,3 @@ def test_the_error_comes_first(told):
 def test_a_document_that_is_no_document_is_ignored(tmp_path):
     (tmp_path / "1.oom.json").write_text("{")
     assert add_death(diagnose_job([healthy().timeline()]), tmp_path).memory is None
-
-
-def grown(*levels, **fields):
-    return _describe_growth(DeathNotes(error="OutOfMemoryError", levels=levels, **fields))
-
-
-def test_what_grew_with_each_step_is_told():
-    text = grown((1, 1 << 30), (10, 2_000_000_000), (30, 2_400_000_000), steps=55)
-    assert "20 MB more with each" in text
-
-
-@pytest.mark.parametrize(
-    ("rows", "steps", "what"),
-    [(352, 37, "images of about 128 rows"), (352, 300, "past steps"), (40, 37, "past steps")],
-    ids=["a batch 11 times as large", "growth over many steps", "a batch that would have fitted"],
-)
-def test_a_much_larger_batch_is_to_blame_and_not_what_a_heap_kept(told, rows, steps, what):
-    levels = [(1, 800_000_000), (10, 826_000_000), (30, 900_000_000)]
-    grown = [["images", [32, 3, 32, 32], [rows, 3, 32, 32]]]
-    notes = {"levels": levels, "steps": steps, "peak": 950_000_000, "capacity": 1_500_000_000}
-    notes |= {"grown": grown, "device": "cpu", "unused": None, "allocated": 1_190_000_000,
-              "requested": 92_000_000}  # fmt: skip
-    assert what in told(**notes).memory.death.change
-
-
-@pytest.mark.parametrize(("evaluating", "what"), [(False, "step 56 itself"), (True, "evaluation")])
-def test_a_step_that_asked_for_more_than_those_before(evaluating, what):
-    levels = ((10, 2_000_000_000), (30, 2_010_000_000))
-    text = grown(*levels, steps=55, evaluating=evaluating)
-    assert f"did not grow (2 GB after step 10, 2.01 GB after step 30): {what}" in text
-
-
-def test_growth_is_not_known_without_steps_to_compare_with():
-    assert "no step was completed" in grown(steps=0)
-    assert grown((1, 1 << 30), steps=5) == ""

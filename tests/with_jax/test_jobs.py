@@ -5,8 +5,6 @@ import json
 import pytest
 from jax_jobs import BREAK, LOOP, TRAIN
 
-from whyidle import catalog
-from whyidle.model.patch import KnobChange
 from whyidle.model.roles import Role
 
 USES = """
@@ -63,7 +61,6 @@ except TypeError as error:
     trace = error.__traceback__
 print("all")
 """
-CACHE = "jax.compilation_cache"
 FAULTS = (
     "frameworks.jax.compiled_calls:JittedFunction._watch_lowered",
     "frameworks.jax.compiled_calls:CompiledCalls.ask_device",
@@ -157,19 +154,6 @@ def test_saves_are_recorded_whatever_they_wait_for(run_job):
     assert job.faults == ""
 
 
-def test_a_cache_of_compiled_code_stays_silent_and_is_not_replaced(run_job, tmp_path):
-    """``run_job`` takes no word on the standard error: our questions to JAX's log stay ours."""
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"edits": {CACHE: str(tmp_path / "ours")}, "was": {}}))
-    asked = {"WHYIDLE_PLAN": str(plan), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    job = run_job(TRAIN + LOOP, **asked)
-    assert any((tmp_path / "ours").iterdir())
-    assert job.knobs["applied"] == {CACHE: 1}
-    job = run_job(TRAIN + LOOP, JAX_COMPILATION_CACHE_DIR=str(tmp_path / "theirs"), **asked)
-    assert any((tmp_path / "theirs").iterdir())
-    assert "already" in job.knobs["declined"][CACHE]
-
-
 def test_an_unjitted_loop_has_steps_too(run_job):
     job = run_job(TRAIN.replace("@jax.jit", "") + LOOP)
     assert job.names(Role.OPTIMIZER) == ["optax.apply_updates"] * 30
@@ -203,34 +187,17 @@ def test_a_fault_of_a_hook_never_reaches_the_job(run_job, fault):
     assert "injected" in job.faults
 
 
-OWN_CACHE = """
-import tempfile
-jax.config.update("jax_compilation_cache_dir", tempfile.mkdtemp())
-jax.config.update("jax_debug_nans", True)
-with jax.debug_nans(True):
-    pass
-"""
-KNOBS = "knobs:KnobSession."
-
-
 @pytest.mark.parametrize(
     ("fault", "script"),
     [
         ("core.span_hooks:mark_place", TRAIN + SAVES),
         ("core.events:Events.add_span", TRAIN + SAVES),
         ("core.events:Events.other_stepped", TRAIN.replace("@jax.jit", "") + LOOP),
-        (KNOBS + "release_knob", TRAIN + OWN_CACHE + LOOP),
-        (KNOBS + "record_applied", TRAIN + OWN_CACHE + LOOP),
     ],
 )
-def test_a_fault_where_a_job_saves_or_sets_switches_never_reaches_it(
-    run_job, tmp_path, fault, script
-):
-    plan = tmp_path / "plan.json"
-    edits = {CACHE: str(tmp_path / "ours"), "jax.debug_nans": False} if KNOBS in fault else {}
-    plan.write_text(json.dumps({"edits": edits, "was": {}}))
+def test_a_fault_where_a_job_saves_never_reaches_it(run_job, fault, script):
     alone = run_job(script, watched=False)
-    job = run_job(BREAK.format(package="jax", fault=fault) + script, WHYIDLE_PLAN=str(plan))
+    job = run_job(BREAK.format(package="jax", fault=fault) + script)
     assert job.out == alone.out
     assert "injected" in job.faults
 
@@ -268,57 +235,6 @@ def test_in_a_trial_the_batches_of_steps_without_a_loss_are_hashed(run_job):
     assert (job.faults, told["losses"], len(told["batches"])) == ("", [], 30)
     assert told["batches"][1:10] == told["batches"][11:20]  # not the parameters, which change
     assert len(set(told["batches"][:10])) == 10
-
-
-EAGER = TRAIN.replace("@jax.jit\n", "") + LOOP
-LOSSES = """
-for i in range(30):
-    w, state, loss = train_step(w, state, x)
-    print(i, loss)
-"""
-SEVERAL = (
-    TRAIN.replace("@jax.jit\n", "")
-    + """
-def epoch(w, state):
-    for i in range(3):
-        w = w - 0.1 * jax.grad(loss_fn)(w, x)
-    return w
-for i in range(9):
-    w = epoch(w, state)
-print(w.sum())
-"""
-)
-UNTRACEABLE = EAGER.replace("    updates, state", "    assert loss > -1\n    updates, state")
-KEEPING = "kept = []\n" + EAGER.replace(
-    "    updates, state", "    kept.append(loss)\n    updates, state"
-)
-
-
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        (EAGER, ""),
-        (SEVERAL, "in a loop"),
-        (UNTRACEABLE, "cannot be traced"),
-        (KEEPING, "side effects"),
-    ],
-)
-def test_a_step_that_is_not_compiled_is_compiled_by_a_plan(run_job, tmp_path, script, why):
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"edits": {"step.compile": True}, "was": {}}))
-    job = run_job(script, WHYIDLE_PLAN=str(plan))
-    assert float(job.out) == pytest.approx(float(run_job(script, watched=False).out), rel=1e-5)
-    assert why in job.knobs["declined"].get("step.compile", "")
-    assert job.knobs["applied"] == ({} if why else {"step.compile": 1})
-    assert not job.faults
-
-
-def test_the_patched_script_computes_the_same_losses(run_job):
-    script = TRAIN.replace("@jax.jit\n", "") + LOSSES
-    found = catalog.load_source_forms()["step"].write(script, KnobChange("step.compile", True))
-    assert "@jax.jit\ndef train_step" in found.text
-    plain, patched = (run_job(text, watched=False).out.split() for text in (script, found.text))
-    assert [*map(float, patched)] == pytest.approx([*map(float, plain)], rel=1e-5)
 
 
 def test_the_collector_freezes_after_steps_of_a_compiled_function(run_job, tmp_path):

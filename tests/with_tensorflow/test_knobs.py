@@ -1,8 +1,5 @@
 """Knobs in a real TensorFlow: the numbers stay, and what they decline."""
 
-import inspect
-import sys
-
 import keras
 import pytest
 import shapes
@@ -12,7 +9,6 @@ from shapes import BATCH, VERSION, alone
 from whyidle.probe import knobs
 from whyidle.probe.knobs.keras import WITH_PARTIAL_CALLS
 
-keras_3 = pytest.mark.skipif(VERSION < (3,), reason="Keras 3 only")
 newer = pytest.mark.skipif(VERSION < WITH_PARTIAL_CALLS, reason="it declines in this Keras")
 
 
@@ -106,30 +102,6 @@ def test_callbacks_of_keras_that_wait_for_the_epoch_do_not_matter(turn, tmp_path
     assert session.applied
 
 
-@keras_3
-def test_layers_compute_in_a_narrow_type_unless_the_job_says_otherwise(turn):
-    edits = {"autocast.dtype": "bfloat16", "autocast.grad_scaler": False}
-    session = turn(edits)
-    net = shapes.model()
-    net.fit(shapes.dataset(), verbose=0, shuffle=False)
-    layer = net.layers[-1]
-    assert (layer.compute_dtype, layer.kernel.dtype) == ("bfloat16", "float32")
-    assert ({*session.applied}, session.declined) == ({*edits}, {})
-    keras.layers.Dense(1, dtype="float32")
-    assert "their own policy: float32" in session.declined["autocast.dtype"]
-    session.undo_changes()
-    assert keras.config.dtype_policy().name == "float32"
-
-
-@keras_3
-def test_models_are_compiled_by_xla_unless_the_job_says_how(turn):
-    session = turn({"model.compile": True})
-    assert shapes.model().jit_compile is True
-    assert session.applied == {"model.compile": 1}
-    assert shapes.model(jit_compile=False).jit_compile is False
-    assert "itself chooses how" in session.declined["model.compile"]
-
-
 PLACES = {
     "keras.steps_per_execution": "keras.check_joinable",
     "tfdata.map_calls": "tfdata.explain_unsafe",
@@ -155,41 +127,3 @@ def test_a_fault_of_a_knob_does_not_reach_the_job(turn, knob, monkeypatch, tmp_p
     assert "injected" in session.declined[knob]
     for told in tmp_path.glob("*.faults"):
         told.unlink()
-
-
-net, sgd, seen = None, None, []
-
-
-def note_mode():
-    seen.append(tf.executing_eagerly())
-
-
-def train_step(x, y):
-    note_mode()  # effects of its own would keep it from being compiled
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_mean((net(x) - y) ** 2)
-    variables = net.trainable_variables
-    sgd.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-    return loss
-
-
-def train_by_hand(monkeypatch):
-    here = sys.modules[__name__]
-    monkeypatch.setattr(here, "net", shapes.model())
-    monkeypatch.setattr(here, "sgd", keras.optimizers.SGD(0.1))
-    monkeypatch.setattr(here, "train_step", train_step)
-    return [float(here.train_step(x, y)) for x, y in shapes.dataset()]
-
-
-def test_a_step_of_the_jobs_own_is_compiled(turn, monkeypatch):
-    plain = alone(lambda: train_by_hand(monkeypatch))
-    seen.clear()
-    session = turn({"step.compile": True})
-    assert alone(lambda: train_by_hand(monkeypatch)) == pytest.approx(plain, rel=1e-5)
-    assert session.applied == {"step.compile": 1}
-    assert (seen[:2], any(seen[2:])) == ([True, True], False)
-    ((line, why),) = session.made["step.compile"].items()
-    assert (f"{__file__}:{inspect.unwrap(train_step).__code__.co_firstlineno}" == line, why) == (
-        True,
-        "",
-    )

@@ -98,7 +98,7 @@ def test_a_job_whose_maps_got_threads_ends_with_a_live_iterator(tmp_path):
     plain, threads = tmp_path / "plain", tmp_path / "threads"
     plain.mkdir()
     threads.mkdir()
-    edits = {"tfdata.map_calls": 4, "tfdata.pool": 4}
+    edits = {"tfdata.map_calls": 4}
     printed = run_job(threads, LOOP.replace("STEPS", "20"), edits)
     assert printed == run_job(plain, LOOP.replace("STEPS", "20"))
     (told,) = threads.glob("*.knobs.json")

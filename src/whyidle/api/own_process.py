@@ -25,7 +25,8 @@ PROBE = "_whyidle_probe"
 
 
 def watch(store: str | Path | None = None, profile: Profile = "auto") -> Watch:
-    """Watch the current process during a ``with`` block.
+    """Watch the current process during a ``with`` block, which contains the loop and the calls
+    that make its iterators.
 
     Covers this process and the loader workers that it starts in the block; use ``whyidle run`` for
     several ranks. Under ``whyidle run``, or with ``WHYIDLE_DISABLE=1``, the block runs unwatched

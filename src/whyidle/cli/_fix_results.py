@@ -141,7 +141,6 @@ def _patch_notes(check: PatchCheck | None) -> list[str]:
 def _write_handover(
     args: argparse.Namespace, results: Results, command: Sequence[str], files: OutputPaths
 ) -> list[Step]:
-    from whyidle.fix.arms import stdin_replay
     from whyidle.fix.loop.fix_document import make_plan
     from whyidle.store.plan_file import text_of
 
@@ -150,9 +149,8 @@ def _write_handover(
         return []
     steps = []
     if path := _write_new_file(args, files.plan, text_of(make_plan(outcome, command))):
-        words = shlex.join(command) + stdin_replay.redirect_words()
-        plan_words = shlex.join(["whyidle", "run", "--plan", str(path)])
-        steps.append((f"{plan_words} {words}", f"run your job with the kept fixes; {UNDO}"))
+        words = shlex.join(["whyidle", "run", "--plan", str(path), *command])
+        steps.append((words, f"run your job with the kept fixes; {UNDO}"))
     if (
         check
         and check.is_writable
@@ -169,12 +167,11 @@ def _write_handover(
 def _longer_budget_step(
     args: argparse.Namespace, outcome: Optimized, command: Sequence[str]
 ) -> list[Step]:
-    from whyidle.fix.arms import stdin_replay
 
     if outcome.enough_s is None:
         return []
     words = ["whyidle", "fix", "--budget", f"{outcome.enough_s / 60:.0f}m", *_typed_options(args)]
-    line = shlex.join([*words, *command]) + stdin_replay.redirect_words()
+    line = shlex.join([*words, *command])
     return [(line, "try the remaining fixes with a longer budget")]
 
 

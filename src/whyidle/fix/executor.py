@@ -37,9 +37,7 @@ class TrialTerms:
 class Executor(Protocol):
     """Runs arms. Must be closed."""
 
-    def run_arm(
-        self, request: ArmRequest, folder: Path, slowest: Mapping[int, float] | None = None
-    ) -> ArmResult:
+    def run_arm(self, request: ArmRequest, folder: Path) -> ArmResult:
         """Run one arm, as ``arms.arm.run_arm``.
 
         Raises:

@@ -222,8 +222,8 @@ class Abstention(Document, frozen=True, kw_only=True):
 
 
 class SearchedValue(Document, frozen=True, kw_only=True):
-    """One value of a knob that the search tried. ``step_s`` is None without a steady step, and that
-    of the last steps if the arm was ended early."""
+    """One value of a knob that the search tried. ``step_s`` is None without a steady step;
+    ``early`` stands in documents of version 0.2, which ended slow arms early."""
 
     knob: str
     value: int

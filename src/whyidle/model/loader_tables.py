@@ -46,7 +46,7 @@ PADDING = np.dtype(
 )
 """Positions of one batch (rows times length): ``real`` without padding, ``total``, and ``longest``
 if padded to the longest row only. ``value``: the padding value. ``told_by``: 1 a mask, 2 lengths,
-3 vectors of zeros, 4 the number at the end of rows, 5 padding ids of the embedding."""
+3 vectors of zeros, 4 the number at the end of rows."""
 SAMPLE = np.dtype([("time", "<i8"), ("stack", "<i4")])
 """Stack sample of a worker inside a batch; ``stack`` indexes ``Loading.stacks``."""
 

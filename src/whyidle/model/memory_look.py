@@ -87,16 +87,10 @@ class DeathNotes(Struct, frozen=True):
     module: str | None = None
     backward: bool | None = None
     evaluating: bool | None = None  # whether that module was in evaluation mode
-    steps: int | None = None  # that were done
-    levels: tuple[tuple[int, int], ...] = ()  # steps that were done, and bytes held after them
-    peak: int | None = None  # of these steps
-    grown: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
-    """name of a variable, the largest shape that it had after these steps, and its shape now"""
     device: str = ""
     parameters: int | None = None
     gradients: int | None = None
     optimizer: int | None = None
     others: int | None = None
-    activations: tuple[tuple[str, int], ...] = ()  # module that keeps them, bytes
     largest: tuple[tuple[str, tuple[int, ...], int], ...] = ()
     """name of the variable, shape, bytes"""

@@ -1,7 +1,8 @@
 """The origin of an argument's value: a literal in the call, a constant, or a command's option.
 
 Only evident origins: a name that is bound once in the file, to a literal; an option of ``argparse``
-that is declared once, with a literal default, and read from a name that holds parsed options.
+that is declared once, with a literal default, and read from a name that the file gives nothing but
+parsed options.
 """
 
 from __future__ import annotations
@@ -15,72 +16,6 @@ import libcst as cst
 from libcst import metadata
 
 from whyidle.patches._source_tree import NO_LITERAL, SourceTree
-
-SPAWN = ("torch.multiprocessing.spawn", "torch.multiprocessing.spawn.spawn")
-"""calls a given function with a number and ``args``"""
-
-
-class PassedArguments:
-    """Calls of a file by the called name, and its functions by the names of their parameters."""
-
-    def __init__(self, source: SourceTree) -> None:
-        self._source = source
-        self._calls = _by_last((call.func, call) for call in source.all_nodes(cst.Call))
-        started = ((_direct_value(call, "fn", 0), call) for call in source.calls_of(SPAWN))
-        self._started = _by_last(started)
-        self._functions: dict[str, list[tuple[cst.FunctionDef, int]]] = {}
-        for function in source.all_nodes(cst.FunctionDef):
-            for place, param in enumerate(positional_parameters(function)):
-                self._functions.setdefault(param.name.value, []).append((function, place))
-
-    def by_name(self, name: str) -> list[cst.BaseExpression | None]:
-        """Values passed to functions for a parameter of this name; None where not evident."""
-        found: list[cst.BaseExpression | None] = []
-        for function, place in self._functions.get(name, []):
-            owner = self._source.enclosing_node(function, cst.ClassDef, cst.FunctionDef)
-            called, at = function.name.value, place
-            static = any(
-                last_part(each.decorator) == "staticmethod" for each in function.decorators
-            )
-            if isinstance(owner, cst.ClassDef) and not static:
-                at -= 1  # itself
-                called = owner.name.value if called == "__init__" else called
-            found += [passed_value(call, name, at) for call in self._calls.get(called, [])]
-            found += [_spawned_value(call, at) for call in self._started.get(called, [])]
-        return found
-
-
-def positional_parameters(function: cst.FunctionDef) -> list[cst.Param]:
-    """Parameters that can be passed by position."""
-    return [*function.params.posonly_params, *function.params.params]
-
-
-def _by_last(
-    calls: Iterator[tuple[cst.BaseExpression | None, cst.Call]],
-) -> dict[str, list[cst.Call]]:
-    found: dict[str, list[cst.Call]] = {}
-    for called, call in calls:
-        found.setdefault(last_part(called), []).append(call)
-    return found
-
-
-def passed_value(call: cst.Call, name: str, place: int) -> cst.BaseExpression | None:
-    """The value that a call passes for a parameter of this name and position, if evident."""
-    return None if any(arg.star for arg in call.args) else _direct_value(call, name, place)
-
-
-def _direct_value(call: cst.Call, name: str, place: int) -> cst.BaseExpression | None:
-    named = [arg.value for arg in call.args if arg.keyword and arg.keyword.value == name]
-    plain = [arg.value for arg in call.args if arg.keyword is None]
-    return named[0] if named else plain[place] if 0 <= place < len(plain) else None
-
-
-def _spawned_value(call: cst.Call, place: int) -> cst.BaseExpression | None:
-    args = passed_value(call, "args", 1)
-    elements = args.elements if isinstance(args, cst.Tuple) else ()
-    if not all(isinstance(each, cst.Element) for each in elements):
-        return None
-    return elements[place - 1].value if 1 <= place <= len(elements) else None
 
 
 def name_of(value: cst.CSTNode | None) -> str | None:
@@ -104,145 +39,57 @@ PARSES = ("parse_args", "parse_known_args", "parse_intermixed_args")
 
 
 def holds_options(source: SourceTree, value: cst.BaseExpression) -> bool:
-    """Whether an expression returns the options: a call that parses them, or a name that holds
-    nothing else in the file."""
-    return source.make_once(_OptionNames).holds_options(value)
+    """Whether an expression returns the options: a call that parses them, or a name, or an
+    attribute of ``self``, to which the file gives nothing else."""
+    if isinstance(value, cst.Call):
+        return _reads_options(source, value)
+    return name_of(value) is not None and last_part(value) in source.make_once(_option_names)
 
 
-class _OptionNames:
-    """What the names of a file hold; cached, because a file may ask for each many times."""
-
-    def __init__(self, source: SourceTree) -> None:
-        self._source = source
-        self._held = _values_by_name(source)
-        self._passed = source.make_once(PassedArguments)
-        self._reading = {
-            function.name.value
-            for call in source.all_nodes(cst.Call)
-            if isinstance(call.func, cst.Attribute) and call.func.attr.value in PARSES
-            for function in source.all_around(call, cst.FunctionDef)
-        }
-        self._known: dict[str, bool] = {}
-
-    def holds_options(self, value: cst.BaseExpression) -> bool:
-        name = name_of(value)
-        if name is None or self._is_another(value):
-            return name is None and self._reaches_parser(value)
-        if name not in self._known:
-            self._known[name] = self._reaches_parser(value)
-        return self._known[name]
-
-    def _reaches_parser(self, value: cst.BaseExpression) -> bool:
-        """Follow a value to all of its origins: a parser must be among them, and nothing else."""
-        left: list[cst.BaseExpression | None] = [value]
-        seen: set[str] = set()
-        read = False
-        while left:
-            each = left.pop()
-            name = name_of(each)
-            if isinstance(each, cst.Call) and self._reads_options(each):
-                read = True
-            elif isinstance(each, cst.Call):
-                left.append(self._given_back(each))
-            elif name is None or self._is_another(each):
-                return False
-            elif name not in seen:
-                seen.add(name)
-                left += self._assigned_values(name) or [None]
-        return read
-
-    def _assigned_values(self, name: str) -> list[cst.BaseExpression | None]:
-        """Values assigned to a name, or else passed for it to functions, None where not evident;
-        not the name itself, which is passed on. Values passed by a loop always count."""
-        held, passed = self._held.get(name, []), self._passed.by_name(name)
-        looped = list(filter(self._is_loop_variable, passed))
-        return [*(held or (each for each in passed if name_of(each) != name)), *looped]
-
-    def _reads_options(self, call: cst.Call) -> bool:
-        if isinstance(call.func, cst.Attribute):
-            words = call.args[0].value if call.args else None
-            fixed = isinstance(words, cst.List) and bool(words.elements)
-            return call.func.attr.value in PARSES and not fixed
-        return last_part(call.func) in self._reading
-
-    def _is_another(self, value: cst.BaseExpression | None) -> bool:
-        """Whether another object may have that name at this place."""
-        if isinstance(value, cst.Attribute):
-            return not self._set_here(value)
-        return self._is_loop_variable(value)
-
-    def _set_here(self, value: cst.Attribute) -> bool:
-        """Whether an attribute of ``self`` is set in the surrounding class, or in one of its bases
-        in the file: another class may have a different one of that name."""
-        around = self._source.enclosing_node(value, cst.ClassDef)
-        if not isinstance(around, cst.ClassDef):
-            return False
-        bases = {last_part(each.value) for each in around.bases}
-        own = [one for one in self._source.all_nodes(cst.ClassDef) if one.name.value in bases]
-        return any(
-            name_of(target.target) == name_of(value)
-            for each in (around, *own)
-            for target in self._source.nodes_inside(cst.AssignTarget, each)
-        )
-
-    def _is_loop_variable(self, value: cst.BaseExpression | None) -> bool:
-        bindings = self._source.assignments_of(value) if isinstance(value, cst.Name) else []
-        nodes = [node for each in bindings if (node := getattr(each, "node", None)) is not None]
-        return any(self._is_target(node) for node in nodes)
-
-    def _is_target(self, node: cst.CSTNode) -> bool:
-        above = self._source.parent_of(node)
-        while isinstance(above, cst.Tuple | cst.List | cst.BaseElement):
-            node, above = above, self._source.parent_of(above)
-        return isinstance(above, cst.For | cst.CompFor) and above.target is node
-
-    def _given_back(self, call: cst.Call) -> cst.BaseExpression | None:
-        """The argument of a call of a function of the file that returns just that argument."""
-        source = self._source
-        bound = source.assignments_of(call.func) if isinstance(call.func, cst.Name) else []
-        function = getattr(bound[0], "node", None) if len(bound) == 1 else None
-        if not isinstance(function, cst.FunctionDef) or function.decorators:
-            return None
-        if function.asynchronous is not None or source.nodes_inside(cst.Yield, function):
-            return None
-        returns = source.nodes_inside(cst.Return, function)
-        own = [each for each in returns if source.enclosing_node(each, cst.FunctionDef) is function]
-        names = [each.value for each in own if isinstance(each.value, cst.Name)]
-        params = [each.name.value for each in positional_parameters(function)]
-        plain = len(names) == len(own) and len({each.value for each in names}) == 1
-        if not plain or names[0].value not in params or len(source.assignments_of(names[0])) != 1:
-            return None
-        if not self._is_only_read(names[0].value, function):
-            return None
-        return passed_value(call, names[0].value, params.index(names[0].value))
-
-    def _is_only_read(self, name: str, function: cst.FunctionDef) -> bool:
-        """Whether a function uses only single attributes of a parameter before it returns it: a
-        function that gets the whole object may replace options."""
-        for each in self._source.nodes_inside(cst.Name, function.body):
-            above = self._source.parent_of(each)
-            other = isinstance(above, cst.Attribute) and above.attr is each
-            if each.value != name or other or isinstance(above, cst.Return):
-                continue
-            if not isinstance(above, cst.Attribute) or above.attr.value == "__dict__":
-                return False
-        return True
+def _option_names(source: SourceTree) -> set[str]:
+    """Names that hold the options wherever the file assigns them; functions pass them on under the
+    same name."""
+    reading, others = set[str](), set[str]()
+    for target, value in _assignments(source):
+        name = last_part(target)
+        if isinstance(value, cst.Call) and _reads_options(source, value):
+            reading.add(name)
+        elif last_part(value) != name:
+            others.add(name)
+    return reading - others
 
 
-def _values_by_name(source: SourceTree) -> dict[str, list[cst.BaseExpression | None]]:
-    """Values assigned to each name; with several targets those of the first, as of options and the
-    rest."""
-    held: dict[str, list[cst.BaseExpression | None]] = {}
+def _assignments(source: SourceTree) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    """Names and what they get; of several targets the first, as of options and the rest."""
     for each in source.all_nodes(cst.Assign):
         for target in (target.target for target in each.targets):
             several = target.elements if isinstance(target, cst.Tuple) else ()
-            first = several[0].value if several else target
-            if (name := name_of(first)) is not None:
-                held.setdefault(name, []).append(each.value)
+            yield several[0].value if several else target, each.value
     for other in source.all_nodes(cst.AnnAssign):
-        if other.value is not None and (name := name_of(other.target)) is not None:
-            held.setdefault(name, []).append(other.value)
-    return held
+        if other.value is not None:
+            yield other.target, other.value
+    kinds: tuple[type[Any], ...] = (cst.For, cst.CompFor)
+    for kind in kinds:
+        for loop in source.all_nodes(kind):
+            names = source.nodes_inside(cst.Name, loop.target)
+            yield from ((name, loop) for name in (loop.target, *names))
+
+
+def _reads_options(source: SourceTree, call: cst.Call) -> bool:
+    if isinstance(call.func, cst.Attribute):
+        words = call.args[0].value if call.args else None
+        fixed = isinstance(words, cst.List) and bool(words.elements)
+        return call.func.attr.value in PARSES and not fixed
+    return last_part(call.func) in source.make_once(_reading_functions)
+
+
+def _reading_functions(source: SourceTree) -> set[str]:
+    return {
+        function.name.value
+        for call in source.all_nodes(cst.Call)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in PARSES
+        for function in source.all_around(call, cst.FunctionDef)
+    }
 
 
 CHANGED = re.compile(
@@ -327,17 +174,11 @@ def _option_uses(source: SourceTree) -> dict[str, list[cst.Attribute]]:
     uses: dict[str, list[cst.Attribute]] = {
         name: [] for name in source.make_once(_option_declarations)
     }
+    names = source.make_once(_option_names)
     for each in source.all_nodes(cst.Attribute):
-        if each.attr.value in uses and _is_one(source, each):
+        if each.attr.value in uses and last_part(each.value) in names:
             uses[each.attr.value].append(each)
     return uses
-
-
-def _is_one(source: SourceTree, value: cst.Attribute) -> bool:
-    """Whether it may be an option, also where the options were passed on."""
-    of = value.value
-    passed_on = isinstance(of, cst.Attribute) and holds_options(source, cst.Name(of.attr.value))
-    return holds_options(source, of) or passed_on
 
 
 def flags_of(source: SourceTree, value: cst.BaseExpression) -> list[str]:

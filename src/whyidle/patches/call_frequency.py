@@ -11,35 +11,23 @@ from whyidle.patches._source_tree import SourceTree, source_of
 from whyidle.patches._statement_edits import put_under
 from whyidle.patches._training_loops import has_step
 
-CALLS = {
-    "gc.collect_interval_steps": ("gc.collect",),
-    "memory.empty_cache_every": (
-        "torch.cuda.empty_cache",
-        "torch.cuda.memory.empty_cache",
-        "torch.accelerator.empty_cache",
-        "torch.accelerator.memory.empty_cache",
-        "torch.xpu.empty_cache",
-        "torch.mps.empty_cache",
-    ),
-}
+COLLECT = ("gc.collect",)
 
 
-@source_form(*CALLS)
+@source_form("gc.collect_interval_steps")
 def call_frequency(text: str, change: KnobChange) -> Rewrite:
     """A separate statement in a training loop that counts its steps with ``enumerate``."""
-    if not any(each.rpartition(".")[2] in text for each in CALLS[change.knob]):
+    if "collect" not in text:
         return Rewrite(text)
     source, edits = source_of(text), FileEdits()
-    for call in source.calls_of(CALLS[change.knob]):
+    for call in source.calls_of(COLLECT):
         loop = source.enclosing_node(call, cst.For, cst.While, cst.FunctionDef)
         statement = source.parent_of(source.parent_of(call) or call)
         if not isinstance(loop, cst.For | cst.While) or not has_step(source, loop):
             continue
         condition = source.enclosing_node(call, cst.If, cst.For, cst.While)
         counter = _step_counter(source, loop)
-        if not change.value:
-            edits.why.append(f"line {source.line_of(call)}, which should be removed")
-        elif isinstance(condition, cst.If):
+        if isinstance(condition, cst.If):
             _make_conditional(source, edits, condition, call, change)
         elif counter and statement is not None and _is_own_statement(statement, call):
             edits.changes[statement] = put_under(source, f"if {counter} % {change.value} == 0:")

@@ -25,7 +25,6 @@ FABRICS = (
 KEYWORDS = {
     "autocast.dtype": Keyword("precision", None),
     "autograd.anomaly_mode": Keyword("detect_anomaly", False),
-    "torch.deterministic": Keyword("deterministic", None),
 }
 FULL = (None, 32, "32", "32-true")
 """precisions that autocast may replace"""

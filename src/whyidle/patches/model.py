@@ -12,21 +12,18 @@ from whyidle.patches._statement_edits import imported_name, insert_before
 from whyidle.patches._training_loops import called_method, single_model, trained_models
 
 COMPILE = ("torch.compile",)
-SETTINGS = {
-    "model.compile_mode": Keyword("mode", None),
-    "model.compile_dynamic": Keyword("dynamic", None),
-}
+DYNAMIC = "model.compile_dynamic"
 
 
-@source_form("model.compile", *SETTINGS)
+@source_form("model.compile", DYNAMIC)
 def model(text: str, change: KnobChange) -> Rewrite:
     """Lines before the file's only optimizer. ``model.compile()`` compiles in place, so that names
-    in checkpoints stay the same. The options of a compiled model are set at its call."""
+    in checkpoints stay the same. ``dynamic`` is set where the model is compiled."""
     if not any(word in text for word in ("parameters(", "compile")):
         return Rewrite(text)
     source = source_of(text)
-    if change.knob in SETTINGS:
-        setter = KeywordSetter(source, SETTINGS[change.knob], change)
+    if change.knob == DYNAMIC:
+        setter = KeywordSetter(source, Keyword("dynamic", None), change)
         return setter.set_keyword([*source.calls_of(COMPILE), *_compile_calls(source)])
     if not change.value:
         return Rewrite(text)

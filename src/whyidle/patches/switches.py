@@ -16,9 +16,6 @@ CALLS = {
         ("torch.autograd.set_detect_anomaly", "torch.autograd.anomaly_mode.set_detect_anomaly"),
         Keyword("mode", None, position=0),
     ),
-    "torch.deterministic": (
-        ("torch.use_deterministic_algorithms",), Keyword("mode", None, position=0)
-    ),
     "matmul.precision": (
         ("torch.set_float32_matmul_precision",), Keyword("precision", None, position=0)
     ),

@@ -1,20 +1,16 @@
-"""Keywords of TensorFlow and Keras: of ``map``, of ``compile``, and of ``tf.function``."""
+"""Keywords of TensorFlow and Keras: of ``map``, of ``compile``, and of datasets."""
 
 from __future__ import annotations
 
 import libcst as cst
 
-from whyidle.model.knobs import as_python
 from whyidle.model.patch import KnobChange, Rewrite, source_form
-from whyidle.patches._keyword_argument import Keyword, argument_value
+from whyidle.patches._keyword_argument import Keyword
 from whyidle.patches._keyword_setter import KeywordSetter
 from whyidle.patches._source_tree import SourceTree, source_of
 
-FUNCTION = ("tensorflow.function",)
 METHODS = {
     "tfdata.map_calls": ("map", Keyword("num_parallel_calls", None, position=1)),
-    "tfdata.interleave_calls": ("interleave", Keyword("num_parallel_calls", None, position=3)),
-    "keras.run_eagerly": ("compile", Keyword("run_eagerly", False)),
     "keras.steps_per_execution": ("compile", Keyword("steps_per_execution", 1)),
     "model.compile": ("compile", Keyword("jit_compile", False)),
 }
@@ -27,20 +23,16 @@ DATASETS = frozenset(
     for name in ("PyDataset", "Sequence")
 )
 WORKERS = Keyword("workers", 1)
-RETRACING = Keyword("reduce_retracing", False)
 
 
-@source_form(*METHODS, "keras.workers", "tf.reduce_retracing")
+@source_form(*METHODS, "keras.workers")
 def tensorflow(text: str, change: KnobChange) -> Rewrite:
-    """The maps, interleaves and models at lines that trials changed or the finding names, else all
-    that are certainly of tf.data or Keras; every ``compile`` that asks for eager steps; every
-    ``tf.function`` that does not say how it is traced; every class of datasets of the job's own,
-    where it calls the constructor of Keras' class, or is made with arguments for that."""
+    """The maps and models at lines that trials changed or the finding names, else all that are
+    certainly of tf.data or Keras; every class of datasets of the job's own, where it calls the
+    constructor of Keras' class, or is made with arguments for that."""
     if not ("tensorflow" in text or "keras" in text):
         return Rewrite(text)
     source = source_of(text)
-    if change.knob == "tf.reduce_retracing":
-        return _reduce_retracing(source, change)
     if change.knob == "keras.workers":
         return _set_workers(source, change)
     method, keyword = METHODS[change.knob]
@@ -50,8 +42,6 @@ def tensorflow(text: str, change: KnobChange) -> Rewrite:
         for call in source.all_nodes(cst.Call)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == method
     ]
-    if change.knob == "keras.run_eagerly":
-        return setter.set_keyword([call for call in calls if argument_value(call, keyword)])
     of_models = method == "compile"
     named = {*(() if of_models else change.lines), *(change.made or {})}
     meant = [
@@ -90,18 +80,3 @@ def _is_dataset(source: SourceTree, call: cst.Call) -> bool:
             return True
         node = node.func if isinstance(node, cst.Call) else node.value
     return False
-
-
-def _reduce_retracing(source: SourceTree, change: KnobChange) -> Rewrite:
-    """Write the keyword into calls of ``tf.function``, and call it where it stands alone above a
-    function."""
-    setter = KeywordSetter(source, RETRACING, change)
-    calls = source.calls_of(FUNCTION)
-    for decorator in source.all_nodes(cst.Decorator):
-        alone = decorator.decorator
-        if not isinstance(alone, cst.Call) and source.qualified_names(alone) == set(FUNCTION):
-            words = f"{source.code_of(alone)}({RETRACING.name}={as_python(change.value)})"
-            setter.edits.replace_expression(alone, words)
-    signature = Keyword("input_signature", None)
-    free = [call for call in calls if argument_value(call, signature) is None]
-    return setter.set_keyword(free)

@@ -20,15 +20,10 @@ from collections.abc import Collection
 from typing import Any
 
 
-def install(
-    framework: str, given: Collection[int] | None = None, folder: str | None = None
-) -> None:
+def install(framework: str, given: Collection[int] | None = None) -> None:
     """Start recording this process: called after the import of each framework, once. ``given`` are
-    the cores that the process could use when it started. With a ``folder`` the process is joined
-    while it runs, from a thread of the probe: whatever the environment says, no fix is applied and
-    the framework's profiler is left alone."""
-    late = folder is not None
-    folder = folder or os.environ.get("WHYIDLE_RUN")
+    the cores that the process could use when it started."""
+    folder = os.environ.get("WHYIDLE_RUN")
     if not folder or os.environ.get("WHYIDLE_DISABLE") == "1":
         return
     from .core import cpu_cores
@@ -36,7 +31,7 @@ def install(
 
     cpu_cores.remember_given_cores(given)
 
-    if os.environ.get("WHYIDLE_PLAN") and not _sessions and not _plans and not late:
+    if os.environ.get("WHYIDLE_PLAN") and not _sessions and not _plans:
         from . import knobs
 
         _plans.append(None)  # a knob may import another framework, which comes here again
@@ -46,11 +41,11 @@ def install(
         session = _sessions[0]
         session.add_framework(adapter)
     else:
-        session = Session(folder, adapter, late=late)
+        session = Session(folder, adapter)
         _sessions.append(session)
     if framework != "torch" and any(_plans):
         _plans[0].follow_steps(session.events)
-    if os.environ.get("WHYIDLE_TRIAL") and not late:
+    if os.environ.get("WHYIDLE_TRIAL"):
         adapter.install_trial(session.events, session.is_burst_awaited)
 
 

@@ -106,9 +106,7 @@ def death_section(diagnosis: Diagnosis) -> Section | None:
         return None
     rows: list[list[Line]] = [[format_bytes(part.bytes), part.owner] for part in death.parts]
     facts = [
-        ("activations", ", ".join(f"{p.owner} {format_bytes(p.bytes)}" for p in death.modules)),
         ("largest", ", ".join(death.largest)),
-        ("grew", death.growth),
         ("would have fitted", death.change),
     ]
     parts = [

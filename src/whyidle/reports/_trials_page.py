@@ -200,7 +200,7 @@ def format_search(trial: Trial) -> str:
 def _format_search_result(item: SearchedValue) -> str:
     if item.ended == "through":
         return f"({words.format_seconds(item.step_s)} per step)"
-    return {"early": "(slower, ended early)"}.get(item.ended, f"({item.ended})")
+    return f"({item.ended})"
 
 
 def format_measurement(trial: Trial) -> str:

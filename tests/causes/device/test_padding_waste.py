@@ -30,24 +30,18 @@ def widened(longest, *, fixed=0, multiple=1, told=0):
     return fixed or -(-longest // multiple) * multiple - told
 
 
-def train(spread, cost, *, steps=60, value=0, loader=True, passes=1, longest=400, **width):
+def train(spread, cost, *, steps=60, value=0, longest=400, **width):
     """A step costs 5 ms, ``cost(real, all)`` ms, and 1 ms for its ``update`` if not told otherwise;
-    how wide batches are see ``widened``. Without a ``loader`` they are told before each of the
-    backward ``passes``. Returns the recording, and how long its steps are, ms."""
+    how wide batches are see ``widened``. Returns the recording, and how long its steps are, ms."""
     update = width.pop("update", 1)
     rng, job, rows, total = random.Random(3), RecordedJob(), [], 0.0
     for _ in range(steps):
         sizes = lengths(rng, spread, rng.randint(longest // 4, longest))
         length = widened(max(sizes), **width)
-        if loader:
-            job.batch(ms(1))
-        row = sum(sizes), ROWS * length, ROWS * max(sizes), value, ROWS, 1 if loader else 5
+        job.batch(ms(1))
+        row = sum(sizes), ROWS * length, ROWS * max(sizes), value, ROWS, 1
         took = 5 + cost(sum(sizes), ROWS * length)
-        for _ in range(0 if loader else passes):
-            rows.append((job.now, *row))
-            job.backward(LOOP, ms(1))
-        if loader:
-            rows.append((job.now, *row))
+        rows.append((job.now, *row))
         total += took + 1 + update
         job.work(LOOP, ms(took * rng.uniform(0.97, 1.03)))
         job.step(LOOP, ms(update))
@@ -86,21 +80,6 @@ def test_a_step_that_does_not_depend_on_padding_claims_little(cost):
     job, _ = train(0.9, cost)
     proof = judge(CAUSE, job)
     assert proof is None or proof.high < 0.05
-
-
-def test_without_a_loader_the_model_s_own_ids_tell_it():
-    sick, slow = train(0.9, all_positions, loader=False)
-    _, fast = train(0.9, real_positions, loader=False)
-    proof = judge(CAUSE, sick)
-    assert proof
-    assert proof.low > 0.2
-    assert covers(proof, slow / fast)
-    assert "padding_idx" in proof.evidence[0].source
-
-
-def test_without_a_loader_a_step_of_several_batches_is_fitted_to_none():
-    job, _ = train(0.9, all_positions, loader=False, passes=2)
-    assert judge(CAUSE, job).low == 0.0
 
 
 def test_rounding_a_length_up_to_a_multiple_of_eight_is_no_waste():

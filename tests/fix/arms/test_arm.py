@@ -43,21 +43,19 @@ def train(tmp_path):
     return path
 
 
-def ran(train, steps, asked, *pace):
+def ran(train, steps, asked):
     words = [sys.executable, str(train), str(steps)]
-    return run_arm(words, asked, train.parent / f"arm-{steps}", Open(), *pace)
+    return run_arm(words, asked, train.parent / f"arm-{steps}", Open())
 
 
-def test_it_ends_when_it_has_run_long_enough_and_keeps_up_at_all_rungs(train):
-    asked = ArmRequest(steps=12, seconds=0.4, rungs=(0.1, 0.2, 0.4))
-    found = ran(train, 100_000, asked, {1: 9.0, 2: 9.0, 3: 9.0})
+def test_it_ends_when_it_has_run_long_enough(train):
+    asked = ArmRequest(steps=12, seconds=0.4)
+    found = ran(train, 100_000, asked)
     assert found.ending == "stopped"
     assert found.is_comparable
     assert len(found.report.marks) >= 12
     assert 0.4e9 <= found.report.marks[-1] - found.report.marks[0] < 2e9
     assert len(found.report.losses) == len(found.report.marks)
-    assert max(found.rungs) == 3
-    assert all(0.002 < each < 0.2 for each in found.rungs.values())
     host, device = peak_memory([found])
     assert host > 10 * 2**20  # torch alone takes more
     assert device is None
@@ -194,20 +192,6 @@ def test_knobs_of_the_environment_are_set_and_others_written_down(tmp_path):
     assert told["OMP_NUM_THREADS"] == "1"
     assert "gc.freeze" in Path(told["WHYIDLE_PLAN"]).read_text()
     assert "WHYIDLE_PLAN" not in arm_environment(ArmRequest(), tmp_path)
-
-
-def test_one_that_is_outrun_ends_there(train):
-    found = ran(train, 100_000, ArmRequest(steps=12, seconds=60.0, rungs=(0.1, 30.0)), {1: 1e-6})
-    assert found.ending == "outrun"
-    assert not found.is_comparable
-    assert list(found.rungs) == [1]
-    assert found.seconds < 30
-
-
-def test_a_slow_job_comes_to_a_rung_with_enough_steps(train):
-    found = ran(train, 8, ArmRequest(steps=100, rungs=(0.0, 1e-9)))
-    assert max(found.rungs) == 2
-    assert not ran(train, 4, ArmRequest(steps=100, rungs=(0.0,))).rungs
 
 
 def test_operators_are_recorded_soon_where_it_is_looked_at_and_never_where_timed(tmp_path):

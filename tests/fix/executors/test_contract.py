@@ -67,18 +67,5 @@ def test_a_patch_runs_in_copies(name, start, place, job):
 
 
 @each_executor
-def test_an_arm_of_a_race_ends_where_it_is_too_slow(name, start, place):
-    """Each thread more makes a step longer by 2 ms."""
-    executor = start(name)
-    common = {"patience_s": 60.0, "rungs": (0.1, 0.2, 0.4)}
-    edits = [(Edit(knob="torch.num_threads", value=number),) for number in (1, 60)]
-    fast = executor.run_arm(ArmRequest(edits[0], 12, 0.4, **common), place("fast"), {})
-    assert fast.is_comparable
-    slow = executor.run_arm(ArmRequest(edits[1], 12, 0.4, **common), place("slow"), fast.rungs)
-    assert slow.ending == "outrun"
-    assert min(slow.rungs.values()) > max(fast.rungs.values())
-
-
-@each_executor
 def test_it_tells_in_sentences(name, start):
     assert all(note.endswith(".") for note in start(name).executor_notes())

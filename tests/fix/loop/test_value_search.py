@@ -36,13 +36,13 @@ class Voice:
 
 
 class Engine:
-    """A step takes ``step_s`` of the number; None: it crashes; "early": it is outrun. ``declined``
-    is by number why it took no hold, which it does where nothing is said."""
+    """A step takes ``step_s`` of the number; None: it crashes. ``declined`` is by number why it
+    took no hold, which it does where nothing is said."""
 
     def __init__(self, step_s, declined=None):
         self.step_s, self.declined, self.raced = step_s, declined or {}, []
 
-    def run_arm(self, asked, _folder, _slowest):
+    def run_arm(self, asked, _folder):
         number = {edit.knob: edit.value for edit in asked.edits}["loader.workers"]
         self.raced.append(number)
         return self._ran(number)
@@ -54,8 +54,6 @@ class Engine:
         plain = replace(plain, declined={"loader.workers": why} if why else {})
         if each is None:
             return replace(plain, ending="crashed", status=1)
-        if each == "early":
-            return replace(plain, ending="outrun", status=None, rungs={1: 9.0 + number})
         marks = [int(i * each * 1e9) for i in range(40)]
         return replace(plain, report=ProcessReport("stopped", 0, marks, []))
 
@@ -109,11 +107,11 @@ def test_the_number_of_the_model_keeps_its_words(tmp_path):
     assert found.edits == FIX.edits
 
 
-def test_one_that_crashes_or_is_outrun_is_not_taken(tmp_path):
-    found, told, _ = settled(tmp_path, {1: "early", 2: "early", 4: 0.4, 8: 0.2, 16: None})
+def test_one_that_crashes_is_not_taken(tmp_path):
+    found, told, _ = settled(tmp_path, {1: 0.9, 2: 0.8, 4: 0.4, 8: 0.2, 16: None})
     assert number(found) == 8
     ended = {one.value: one.ended for one in told}
-    assert ended == {4: "through", 8: "through", 2: "early", 16: "failed", 1: "early"}
+    assert ended == dict.fromkeys((1, 2, 4, 8), "through") | {16: "failed"}
 
 
 NUMBERS = (1, 2, 4, 8, 16)
@@ -124,12 +122,11 @@ ALIKE = dict.fromkeys(NUMBERS, 0.1)
     ("step_s", "declined", "why"),
     [
         (ALIKE, dict.fromkeys(NUMBERS, "it is a stream"), "declined: it is a stream"),
-        (ALIKE | {8: "early"}, dict.fromkeys(NUMBERS, "it is one"), "declined: it is one"),
         (ALIKE | {8: None}, {1: "few", 2: "few", 4: "many", 16: "many"}, "declined: many"),
         (ALIKE, dict.fromkeys(NUMBERS, ""), "declined: it took no effect in this job"),
         (dict.fromkeys(NUMBERS), {}, "rolled back: with it, the job crashed"),
     ],
-    ids=["declined", "outrun", "one crashes", "not taken up", "crashed"],
+    ids=["declined", "one crashes", "not taken up", "crashed"],
 )
 def test_without_a_number_that_the_job_takes_it_ends(tmp_path, step_s, declined, why):
     found = choose_candidate_value(healing(tmp_path, Engine(step_s, declined)), FIX)
@@ -144,10 +141,6 @@ def test_the_only_number_that_the_job_takes_is_tried(tmp_path):
     stream = {number: "it is a stream" for number in NUMBERS if number > 1}
     found = choose_candidate_value(healing(tmp_path, Engine(ALIKE, stream)), FIX)
     assert (number(found.candidate), found.why) == (1, None)
-    slower = choose_candidate_value(
-        healing(tmp_path / "slower", Engine(ALIKE | {1: "early"}, stream)), FIX
-    )
-    assert (number(slower.candidate), slower.why) == (1, None)
 
 
 def test_where_another_setting_takes_hold_the_pair_goes_on(tmp_path):
@@ -185,31 +178,3 @@ def test_without_numbers_to_turn_nothing_runs(tmp_path, edit):
     assert found is fix
     assert not told
     assert not engine.raced
-
-
-class Rungs(Engine):
-    """A step takes what is told at each rung of a number; the arm ends where that is too slow."""
-
-    def run_arm(self, asked, _folder, slowest):
-        number = {edit.knob: edit.value for edit in asked.edits}["loader.workers"]
-        rungs = {}
-        for at, each in enumerate(self.step_s[number], 1):
-            rungs[at] = each
-            if each > slowest.get(at, each):
-                return ArmResult("outrun", None, 1.0, Path("x"), "", rungs=rungs)
-        marks = [int(i * each * 1e9) for i in range(40)]
-        applied = {"loader.workers": 1}
-        stopped = ProcessReport("stopped", 0, marks, [])
-        return ArmResult("stopped", 0, 1.0, Path("x"), "", stopped, applied, rungs=rungs)
-
-
-def test_what_falls_behind_the_fastest_is_ended_at_its_rung(tmp_path):
-    """4 runs first; 8 begins fast, on what was loaded ahead, and falls back."""
-    step_s = {4: (1.0, 1.0, 1.0), 8: (0.5, 2.0, 2.0), 2: (1.05, 1.05, 1.05), 16: (0.5, 0.5, 0.5)}
-    engine = Rungs(step_s | {1: (0.9, 0.9, 0.9)})
-    found, told, _ = choose_candidate_value(healing(tmp_path, engine), FIX)
-    assert {one.value: one.ended for one in told} == {
-        4: "through", 8: "early", 2: "through", 16: "through", 1: "early",
-    }  # fmt: skip
-    assert {one.value: one.step_s for one in told}[8] == 2.0
-    assert number(found) == 16

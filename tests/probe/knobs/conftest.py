@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -18,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.utils import checkpoint  # noqa: E402
 from torch.utils.data import BatchSampler, DataLoader, _utils, dataloader  # noqa: E402
 
-from emulator.environment import add_emulator  # noqa: E402
 from whyidle.probe import knobs  # noqa: E402
 from whyidle.probe.core import fault_containment as guard  # noqa: E402
 
@@ -26,11 +22,8 @@ PLACES = [
     (torch, "save"),
     (torch, "set_num_threads"),
     (torch._C, "_set_cudnn_benchmark"),
-    (torch, "use_deterministic_algorithms"),
     (torch, "set_float32_matmul_precision"),
     (torch, "set_anomaly_enabled"),
-    (torch.cuda, "empty_cache"),
-    (torch.accelerator, "empty_cache"),
     (torch.autograd, "backward"),
     (torch.autograd, "grad"),
     (torch.Tensor, "to"),
@@ -100,27 +93,6 @@ def turn(tmp_path_factory):
     for session in reversed(hands):
         session.undo_changes()
     assert state() == before
-
-
-@pytest.fixture(scope="session")
-def told_by():
-    """``told_by(script)``: what became of the jobs of a script on the emulated device."""
-
-    def told(script):
-        ran = subprocess.run(
-            [sys.executable, Path(__file__).with_name(script)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env=add_emulator(os.environ),
-        )
-        if "needs PyTorch 2.9" in ran.stderr:
-            pytest.skip("this PyTorch has no backends written in Python")
-        assert not ran.returncode, ran.stderr
-        return json.loads(ran.stdout)
-
-    return told
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ SETTINGS = {
     "evaluation.gradients": False,
     "matmul.precision": "high",
     "model.checkpointing": False,
-    "torch.deterministic": False,
 }
 TOGETHER = {
     "autocast.grad_scaler": {"autocast.dtype": "bfloat16"},

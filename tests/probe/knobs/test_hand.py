@@ -37,7 +37,7 @@ def test_a_fault_while_a_knob_is_turned_takes_back_what_it_did(turn, faults, mon
 
     monkeypatch.setattr(matmul, "apply", broken)
     before = torch.save
-    session = turn({"matmul.precision": "high", "torch.deterministic": False})
+    session = turn({"matmul.precision": "high", "autograd.anomaly_mode": False})
     assert torch.save is before
     assert session.declined == {"matmul.precision": "ZeroDivisionError: a planted fault"}
     assert "a planted fault" in faults(session)[0]
@@ -136,23 +136,23 @@ def test_steps_of_pytorch_are_not_counted_twice(turn, tmp_path):
 
 
 def test_it_counts_and_tells_seldom(turn):
-    session = turn({"torch.deterministic": False})
+    session = turn({"autograd.anomaly_mode": False})
     for times in range(1, 6):
-        torch.use_deterministic_algorithms(True)
-        assert session.applied == {"torch.deterministic": times}
-    assert told(session)["applied"] == {"torch.deterministic": 4}  # a power of two
+        torch.autograd.set_detect_anomaly(True)
+        assert session.applied == {"autograd.anomaly_mode": times}
+    assert told(session)["applied"] == {"autograd.anomaly_mode": 4}  # a power of two
     session.write_state()
-    assert told(session)["applied"] == {"torch.deterministic": 5}
+    assert told(session)["applied"] == {"autograd.anomaly_mode": 5}
     assert not list(Path(session.folder).glob("*.draft"))
 
 
 def test_a_forked_child_tells_of_itself(turn):
-    session = turn({"torch.deterministic": False})
-    torch.use_deterministic_algorithms(True)
+    session = turn({"autograd.anomaly_mode": False})
+    torch.autograd.set_detect_anomaly(True)
     child = os.fork()
     if not child:
-        torch.use_deterministic_algorithms(True)
-        os._exit(0 if session.is_child and session.applied == {"torch.deterministic": 1} else 1)
+        torch.autograd.set_detect_anomaly(True)
+        os._exit(0 if session.is_child and session.applied == {"autograd.anomaly_mode": 1} else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert not session.is_child
     assert told(session, child) == told(session)
@@ -182,7 +182,6 @@ def test_several_at_once_leave_the_numbers_as_they_are(turn):
             "gc.freeze": True,
             "gc.collect_interval_steps": 2,
             "autograd.anomaly_mode": False,
-            "memory.empty_cache_every": 100,
             "torch.num_threads": 1,
         }
     )

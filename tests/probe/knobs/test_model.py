@@ -32,12 +32,12 @@ def compiled(monkeypatch):
 
 def test_the_outermost_module_is_the_model(turn, compiled):
     net = jobs.model()
-    session = turn({**COMPILE, "model.compile_mode": "reduce-overhead"})
+    session = turn(COMPILE)
     with torch.no_grad():
         net[0](torch.ones(1, 8))  # a look at a layer before training
     jobs.train(net)
-    assert compiled == [(net, {"mode": "reduce-overhead", "dynamic": None})]
-    assert session.applied == {"model.compile": 1, "model.compile_mode": 1}
+    assert compiled == [(net, {"dynamic": None})]
+    assert session.applied == {"model.compile": 1}
 
 
 @pytest.mark.parametrize("knob", [COMPILE, AUTOCAST])

@@ -25,7 +25,6 @@ changed differed from what was predicted by up to 6 % of their step"""
 TITLES: Final = {
     "channels_last": "channels_last memory format for the whole model",
     "bfloat16": "bfloat16 autocast for the whole model",
-    "attention": "scaled_dot_product_attention instead of scores, softmax and product",
     "layer": "one call over all time steps instead of the loop over",
 }
 NOTES: Final = (

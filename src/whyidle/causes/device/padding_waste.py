@@ -28,9 +28,8 @@ UNFITTED = (0.0, 0.0, 1.0)
 """wasted share of the work on padding (low, expected, high), if only a longer run would show it"""
 LEAST_BATCHES = 3
 STEPS = "steps fitted against real and padded positions"
-SOURCES = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in",
-           5: "an embedding's padding_idx"}  # fmt: skip
-CONFIDENCE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7, 5: 0.85}
+SOURCES = {1: "masks", 2: "lengths", 3: "vectors of zeros", 4: "the number that rows end in"}
+CONFIDENCE = {1: 0.9, 2: 0.85, 3: 0.7, 4: 0.7}
 
 
 @cause(
@@ -50,8 +49,8 @@ def padding_waste(facts: Facts) -> Proof | None:
     How it is detected
     ------------------
     The probe counts padded positions in some batches, from a mask, lengths, zero vectors or a
-    repeated last number; without a DataLoader, from the padding indices of an embedding (CPU only).
-    At least 5 % of all positions must be padding. Rounding up to a multiple of 8 does not count.
+    repeated last number. At least 5 % of all positions must be padding. Rounding up to a multiple
+    of 8 does not count.
 
     If batch lengths vary, step times are fitted as ``T = a + b real + c padding``, where ``c`` is
     the cost of padding. The expected gain is zero if ``c`` is within two standard errors of zero.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -14,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from whyidle.fix.arms import orphan_cleanup, stdin_replay
+from whyidle.fix.arms import orphan_cleanup
 from whyidle.fix.arms.process_report import (
     FEWEST,
     ProcessReport,
-    last_rung,
     lead_report,
     read_reports,
     was_stopped,
@@ -79,24 +77,6 @@ def _is_lock_free(path: Path) -> bool:
     return True
 
 
-class RaceCutoff:
-    """Decides whether an arm of a race has fallen behind: ``slowest`` maps rungs to the most
-    seconds of a step (None: no race)."""
-
-    def __init__(self, recording: Path, slowest: Mapping[int, float] | None) -> None:
-        self._recording, self._slowest = recording, slowest
-        self.rungs: dict[int, float] = {}
-        self.is_outrun = False
-
-    def should_stop(self) -> bool:
-        """Compare the arm at the rung that it has reached."""
-        found = last_rung(self._recording) if self._slowest is not None else None
-        if self._slowest is not None and found is not None and found.number not in self.rungs:
-            self.rungs[found.number] = found.step_s
-            self.is_outrun = found.step_s > self._slowest.get(found.number, math.inf)
-        return self.is_outrun
-
-
 class ArmWatchdog:
     """Waits for the end of an arm, and samples its processes."""
 
@@ -105,12 +85,10 @@ class ArmWatchdog:
         child: subprocess.Popen[bytes],
         recording: Path,
         patience_s: float,
-        outrun: RaceCutoff,
         stock: RoomWatch,
     ) -> None:
         self.child, self.recording, self.patience_s = child, recording, patience_s
-        self.outrun, self.stock = outrun, stock
-        self.full = ""
+        self.stock, self.full = stock, ""
         self.tree = ProcessTree(child.pid)
         self.lost: list[int] = []
         self._looked = 0.0
@@ -121,7 +99,7 @@ class ArmWatchdog:
         """Return the exit status; None if the arm has to be stopped.
 
         That is the case after its report and a grace period (at once if only shells are left), at
-        its time limit, if a rank died, if it fell behind in a race, or if a disk is ``full``.
+        its time limit, if a rank died, or if a disk is ``full``.
         """
         begin = time.monotonic()
         while True:
@@ -140,7 +118,7 @@ class ArmWatchdog:
             )
             if self._stop_asked_at is not None and orphan_cleanup.is_finished(self.child.pid):
                 return None
-            if self.full or (self._stop_asked_at is None and self.outrun.should_stop()):
+            if self.full:
                 return None
             if any(at is not None and now - at > seconds for at, seconds in limits):
                 return None
@@ -157,10 +135,9 @@ class ArmWatchdog:
             self._lost_at = (self._lost_at or now) if self.lost else None
 
 
-Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "outrun", "full"]
+Ending = Literal["stopped", "finished", "crashed", "hung", "silent", "full"]
 """``stopped``: after the requested steps; ``silent``: successful exit without a recorded step;
-``outrun``: stopped at a rung because another value of the knob is faster; ``full``: stopped
-because its files left too little disk space"""
+``full``: stopped because its files left too little disk space"""
 
 
 class ArmIsolation(Protocol):
@@ -191,8 +168,6 @@ class ArmRequest:
     """seed of artificial rounding noise, as large as from another order of summation; 0: none"""
     eager: bool = False  # compiled code draws the random numbers that uncompiled code would draw
     patch: SourcePatch | None = None  # run patched copies of the user's files
-    rungs: tuple[float, ...] = ()
-    """seconds from the first step on after which it reports its step time"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +183,6 @@ class ArmResult:
     applied: Mapping[str, int] = field(default_factory=dict)  # knob -> how often it took effect
     declined: Mapping[str, str] = field(default_factory=dict)  # knob -> why it took no effect
     made: Made = field(default_factory=dict)
-    rungs: Mapping[int, float] = field(default_factory=dict)  # rung -> seconds of a step
     ranks: Mapping[int, ProcessReport] = field(default_factory=dict)
     lost: Sequence[int] = ()  # ranks that died and left the others waiting
     samples: Sequence[TreeSample] = ()  # memory and CPU of its processes over time
@@ -231,10 +205,8 @@ def run_arm(
     request: ArmRequest,
     folder: Path,
     guard: ArmIsolation,
-    slowest: Mapping[int, float] | None = None,
 ) -> ArmResult:
-    """Run one arm of the user's command in ``folder`` (new, empty), isolated by ``guard``. In a
-    race, ``slowest`` maps rungs to the most seconds of a step; a slower arm is stopped.
+    """Run one arm of the user's command in ``folder`` (new, empty), isolated by ``guard``.
 
     Raises:
         OSError: the patched files cannot be copied.
@@ -243,19 +215,17 @@ def run_arm(
     recording.mkdir(parents=True)
     patched = _arm_place(command, request.patch, folder)
     stock, begin = RoomWatch(guard.places), time.monotonic()
-    with (folder / "said.txt").open("wb") as output, stdin_replay.open_stdin() as stdin:
+    with (folder / "said.txt").open("wb") as output:
         child = subprocess.Popen(
             guard.command(patched.command),
             cwd=patched.folder,
             env={**arm_environment(request, folder, patched.environment), **guard.environment()},
-            stdin=stdin,
+            stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        watchdog = ArmWatchdog(
-            child, recording, request.patience_s, RaceCutoff(recording, slowest), stock
-        )
+        watchdog = ArmWatchdog(child, recording, request.patience_s, stock)
         try:
             with start_monitor(recording, child.pid) if request.profile else nullcontext():
                 status = watchdog.wait_for_end()
@@ -293,7 +263,7 @@ def arm_environment(
     variables["PYTHONPATH"] = os.pathsep.join([str(BOOT), *([before] if before else [])])
     variables["WHYIDLE_RUN"] = str(folder / "recording")
     variables["PYTHONHASHSEED"] = str(request.seed)
-    names = ("steps", "seconds", "seed", "sway", "eager", "rungs", "profile")
+    names = ("steps", "seconds", "seed", "sway", "eager", "profile")
     limits = {name: getattr(request, name) for name in names}
     variables["WHYIDLE_TRIAL"] = json.dumps(limits)
     if request.edits:
@@ -307,7 +277,7 @@ def _read_result(
     watchdog: ArmWatchdog, status: int | None, seconds: float, output: str
 ) -> ArmResult:
     recording = watchdog.recording
-    reports, rung = read_reports(recording), last_rung(recording)
+    reports = read_reports(recording)
     knobs = plan_channel.read_applied_knobs(recording)
     return ArmResult(
         ending=_classify_ending(watchdog, lead_report(reports), status),
@@ -319,7 +289,6 @@ def _read_result(
         applied=knobs.applied,
         declined=knobs.declined,
         made=knobs.made,
-        rungs=watchdog.outrun.rungs | ({rung.number: rung.step_s} if rung else {}),
         ranks=by_rank(reports),
         lost=watchdog.lost,
         samples=watchdog.tree.samples,
@@ -330,8 +299,6 @@ def _read_result(
 def _classify_ending(
     watchdog: ArmWatchdog, report: ProcessReport | None, status: int | None
 ) -> Ending:
-    if watchdog.outrun.is_outrun:
-        return "outrun"
     if report is not None and report.ended == "stopped":
         return "stopped"
     if watchdog.full:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 FEWEST = 12  # least number of steps for a comparison
 
@@ -56,26 +55,6 @@ def read_reports(recording: Path) -> list[ProcessReport]:
 def lead_report(reports: list[ProcessReport]) -> ProcessReport | None:
     """The report of the first rank; of several jobs, of the one with most steps."""
     return min(reports, key=lambda one: (one.rank or 0, -len(one.marks)), default=None)
-
-
-class RungReport(NamedTuple):
-    """A rung that the first rank reached (1, 2, ...), and its seconds of a step."""
-
-    number: int
-    step_s: float
-
-
-def last_rung(recording: Path) -> RungReport | None:
-    """Read the last rung that the first rank reached."""
-    rungs = []
-    for path in sorted(recording.glob("*.rung.json")):
-        with suppress(OSError, ValueError, TypeError, KeyError):
-            document = json.loads(path.read_text(encoding="utf-8"))
-            rank = int(document["rank"] or 0)
-            rungs.append(
-                (rank, -document["rung"], RungReport(document["rung"], float(document["step_s"])))
-            )
-    return min(rungs)[2] if rungs else None
 
 
 def was_stopped(recording: Path) -> bool:

@@ -33,12 +33,11 @@ MOST_BYTES = 1 << 28  # size up to which files named in the command are compared
 
 @dataclass(frozen=True, slots=True)
 class RemoteOrder:
-    """An arm to run; ``slowest`` as for ``arm.run_arm``."""
+    """An arm to run."""
 
     terms: TrialTerms
     asked: ArmRequest
     name: str
-    slowest: Mapping[int, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ def run_remote(order: RemoteOrder) -> RemoteResult:
             folder.mkdir()
             kept_in = TrialIsolation(network=order.terms.network, level=order.terms.level)
             with kept_in.isolate_arm(folder) as guard:
-                ran = arm.run_arm(order.terms.command, order.asked, folder, guard, order.slowest)
+                ran = arm.run_arm(order.terms.command, order.asked, folder, guard)
                 ran = replace(ran, isolation=guard.make_report())
             packed = pack_folder(ran.recording) if order.asked.profile else b""
             return RemoteResult(ran, packed, tuple(kept_in.leaks))

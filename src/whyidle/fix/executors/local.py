@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,12 +32,10 @@ class LocalExecutor:
     def __init__(self, terms: TrialTerms, kept_in: TrialIsolation) -> None:
         self._terms, self._kept_in = terms, kept_in
 
-    def run_arm(
-        self, request: ArmRequest, folder: Path, slowest: Mapping[int, float] | None = None
-    ) -> ArmResult:
+    def run_arm(self, request: ArmRequest, folder: Path) -> ArmResult:
         """Run one arm."""
         with self._kept_in.isolate_arm(folder) as guard:
-            result = arm.run_arm(self._terms.command, request, folder, guard, slowest)
+            result = arm.run_arm(self._terms.command, request, folder, guard)
             return replace(result, isolation=guard.make_report())
 
     def executor_notes(self) -> list[str]:

@@ -142,14 +142,12 @@ class RayExecutor:
         self._holds = machine.arm_resources(terms.resources)
         self._leaks: dict[Leak, None] = {}
 
-    def run_arm(
-        self, request: ArmRequest, folder: Path, slowest: Mapping[int, float] | None = None
-    ) -> ArmResult:
+    def run_arm(self, request: ArmRequest, folder: Path) -> ArmResult:
         """Run one arm. Errors of Ray or of the machine count as a crash."""
         import ray
 
         begin = time.monotonic()
-        order = _remote_arm.RemoteOrder(self._terms, request, folder.name, slowest)
+        order = _remote_arm.RemoteOrder(self._terms, request, folder.name)
         task = ray.remote(_remote_arm.run_remote).options(**self._machine.task_options(self._holds))
         try:
             # 300 s for Ray to schedule the arm

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import msgspec
 
 from whyidle import catalog
-from whyidle.fix.statistics.rare_events import RareEvent, find_rare_event
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit, Predicted, ProposedFix
 
 SAFE: frozenset[Consent] = frozenset({"none", "rounding"})  # classes of consent that need no option
@@ -28,7 +27,6 @@ class Candidate:
     edits: tuple[Edit, ...]
     predicted: Predicted | None
     risk: str
-    rare: RareEvent | None = None  # the rare event that it affects, if any
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,6 @@ def choose_candidates(
                 edits=tuple(fix.edits),
                 predicted=fix.predicted,
                 risk=fix.risk,
-                rare=find_rare_event(finding, diagnosis),
             )
             if fix.fix in seen or candidate_key(candidate) in tried:
                 continue

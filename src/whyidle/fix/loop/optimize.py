@@ -42,14 +42,13 @@ from whyidle.fix.loop.trial_session import (
 )
 from whyidle.fix.loop.value_search import choose_candidate_value
 from whyidle.fix.statistics.alpha_spending import TOLD
-from whyidle.fix.statistics.rare_events import MOST_S
 from whyidle.fix.statistics.speedup import SpeedupEstimate, estimate_speedup
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit
 
 CONSENTS: tuple[Consent, ...] = ("none", "rounding", "numerics", "convergence")
 Look = Callable[[TrialSession, int], Diagnosis]
 """diagnoses the job with the kept fixes; the number multiplies the usual duration"""
-UNSEEN = ("declined", "untold", "little")  # kinds of rejection that a longer arm might change
+MOST_S = 24 * 3600.0  # longest possible budget
 GROWN = 1.1  # least factor between suggested budgets
 STOPPED = "interrupted before it was tried"
 AMID = "interrupted during its trial, without a result"
@@ -178,7 +177,6 @@ def _try_next(session: TrialSession, progress: _Progress) -> bool:
     if trial.was_measured:
         session.alpha_budget.spend_alpha(proven=trial.is_proven)
     trial.searched = searched
-    _too_rare(session, progress, trial)
     progress.tried |= {candidate_key(ready[0]), candidate_key(candidate)}
     session.judged.append(trial)
     progress.amid = None
@@ -199,18 +197,6 @@ def _open_candidates(
 ) -> tuple[list[Candidate], list[PassedOver]]:
     ready, passed_over = choose_candidates(progress.now, session.allowed, progress.tried)
     return [one for one in ready if session.changes_anything(one)], passed_over
-
-
-def _too_rare(session: TrialSession, progress: _Progress, trial: TrialResult) -> None:
-    rare, why = trial.candidate.rare, trial.reason
-    if rare is None or why is None or why.kind not in UNSEEN:
-        return
-    if any(result.ending == "finished" for result in trial.bases):  # arms covered the whole job
-        return
-    if lacking := rare.explain_budget(session.seconds):
-        trial.reason = replace(why, text=f"{why.text}; {lacking}")
-        if rare.needs_s is not None:
-            progress.enough_s = max(progress.enough_s or 0.0, rare.needs_s)
 
 
 def _sufficient_budget(session: TrialSession, arms: int, fixes: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,16 +14,15 @@ import msgspec
 from whyidle import catalog
 from whyidle.diagnosis.stepless_run import DEAF_NOTE
 from whyidle.errors import InputError, TrialError, UndiagnosedError
-from whyidle.fix.arms import error_line, stdin_replay
+from whyidle.fix.arms import error_line
 from whyidle.fix.arms.arm import ArmRequest, ArmResult
 from whyidle.fix.arms.failure_hints import explain_failure
 from whyidle.fix.arms.process_report import FEWEST
 from whyidle.fix.executor import Executor
-from whyidle.fix.loop.candidates import Candidate, choose_candidates
+from whyidle.fix.loop.candidates import Candidate
 from whyidle.fix.loop.trial_result import TrialResult
 from whyidle.fix.patching.source_patch import SourcePatch
 from whyidle.fix.statistics.alpha_spending import AlphaBudget
-from whyidle.fix.statistics.rare_events import RareEvent, arm_s
 from whyidle.fix.statistics.speedup import WARM_STEPS
 from whyidle.fix.statistics.startup_cost import RemainingJob
 from whyidle.model.diagnosis import Consent, Diagnosis, Edit, RunInfo
@@ -32,9 +31,9 @@ from whyidle.record.recording_diagnosis import diagnose_recording, note_end, not
 LOOK_SHARE, LOOK_S = 0.04, (6.0, 600.0)
 """duration of a diagnosis as a share of the budget, and its bounds, s"""
 LONGER = 4  # factor of the duration of a second diagnosis, after an inconclusive one
-RUNGS = (0.25, 0.5, 1.0)  # ends of the stages of a race, as shares of an arm's steady part
-BEHIND = 1.1
-"""an arm of a race is stopped if it takes this many times the seconds of the fastest at a rung"""
+ARM_SHARE, ARM_S = 0.025, (3.0, 20.0)
+"""steady part of an arm as a share of the budget, and its bounds, s: beyond them, more arms are
+more useful than longer ones"""
 PAIR, LEAST_ARMS, LAST_ARMS = 2, 4, 2
 """arms of a pair, arms that a trial needs, and arms reserved for the final checks"""
 OVER = 0.25  # share by which the budget may be exceeded for decisive runs
@@ -77,7 +76,6 @@ class TrialSession:
     judged: list[TrialResult] = field(default_factory=list)
     alpha_budget: AlphaBudget = field(default_factory=AlphaBudget)
     remaining_job: RemainingJob | None = None  # the remaining job, if known
-    rare_events: list[RareEvent] = field(default_factory=list)  # rare events that arms must contain
     seconds: float = 0.0  # duration of an arm from its first step on
     arm_s: float = 0.0  # total duration of an arm
 
@@ -103,7 +101,7 @@ class TrialSession:
 
     def arm_at(self, budget_s: float) -> float:
         """Duration of an arm with another budget."""
-        return self.arm_s - self.seconds + arm_s(budget_s, self.rare_events)
+        return self.arm_s - self.seconds + arm_length_s(budget_s)
 
     def can_afford(self, arms: int) -> bool:
         """Whether there is time for further arms."""
@@ -157,22 +155,6 @@ class TrialSession:
         compiles = any(catalog.find_knob(e.knob).compiles and e.knob not in timed for e in edits)
         return max(patience_s, self.left_s) if compiles else patience_s
 
-    def race_values(self, entries: Sequence[tuple[Edit, ...]]) -> list[ArmResult]:
-        """Run arms with different values of a knob; stop those that fall behind."""
-        rungs = tuple(part * self.seconds for part in RUNGS)
-        common = ArmRequest((), FEWEST, self.seconds, rungs=rungs)
-        limits = [self._compile_patience(entry, self.patience_s) for entry in entries]
-        results: list[ArmResult] = []
-        fastest: dict[int, float] = {}
-        for entry, patience_s in zip(entries, limits, strict=True):
-            request = replace(common, edits=entry, patience_s=patience_s)
-            slowest = {rung: BEHIND * step_s for rung, step_s in fastest.items()}
-            result = self.executor.run_arm(request, self._new_folder(), slowest)
-            results.append(result)
-            for rung, step_s in result.rungs.items() if result.is_comparable else ():
-                fastest[rung] = min(step_s, fastest.get(rung, step_s))
-        return results
-
     @property
     def patience_s(self) -> float:
         """Time after which an arm counts as hung."""
@@ -210,8 +192,6 @@ def watch_job(
     except InputError as error:
         kind = UndiagnosedError if session.kept_candidates else TrialError
         raise kind("The job cannot be diagnosed.", why=error.why, hint=error.hint) from error
-    ready, _ = choose_candidates(diagnosis, session.allowed)
-    session.rare_events += [one.rare for one in ready if one.rare is not None]
     _settle_arm_length(session, result)
     return msgspec.structs.replace(diagnosis, run=_watched_run_info(diagnosis.run, result, ended))
 
@@ -253,8 +233,13 @@ def _settle_arm_length(session: TrialSession, result: ArmResult) -> None:
     steady_s = (report.marks[-1] - since) / 1e9
     each_s = min(steady_s / max(count - 1 - WARM_STEPS, 1), whole_s / (count - 1))
     before_s = max(whole_s - steady_s - WARM_STEPS * each_s, 0.0)  # as compiling takes
-    session.seconds = arm_s(session.budget_s, session.rare_events)
+    session.seconds = arm_length_s(session.budget_s)
     session.arm_s = result.seconds - whole_s + before_s + max(session.seconds, FEWEST * each_s)
+
+
+def arm_length_s(budget_s: float) -> float:
+    """Steady part of an arm, s: a share of the budget within bounds."""
+    return clamp(ARM_SHARE * budget_s, ARM_S)
 
 
 def clamp(value: float, bounds: tuple[float, float]) -> float:
@@ -272,7 +257,6 @@ def _must_run(result: ArmResult) -> None:
     steps = len(result.report.marks) if result.report else 0
     progress = f" after {steps} step{'s' if steps != 1 else ''}"
     if result.ending == "silent":
-        _had_no_input("The command does not train", "It ended successfully")
         if faults := notes_on_faults(result.recording):
             raise TrialError(
                 "The steps of the command could not be observed.",
@@ -281,7 +265,8 @@ def _must_run(result: ArmResult) -> None:
             )
         raise TrialError(
             "The command does not train.",
-            why="It ended successfully, but took no optimizer step.",
+            why="It ended successfully, but took no optimizer step. In trials the standard input "
+            "is empty.",
             hint="To diagnose it anyway: whyidle run COMMAND",
         )
     if result.ending == "full":
@@ -299,8 +284,6 @@ def _must_run(result: ArmResult) -> None:
             why=f"{problem}. Its last output: {error[:LINE]}",
             hint=f"Does it train without whyidle? For more time: --budget 20m.{hint_probe}",
         )
-    if error.startswith("EOFError"):
-        _had_no_input("The command fails", f"It ended with {error[:LINE]}")
     separator = ":" if "Traceback" in result.output_end else ". Its last output:"
     why, hint = explain_failure(error, result.status, result.isolation)
     at = error_line.error_place(result.output_end, Path.cwd())
@@ -310,15 +293,3 @@ def _must_run(result: ArmResult) -> None:
         why=why,
         hint=hint,
     )
-
-
-def _had_no_input(what: str, how: str) -> None:
-    ways = {"pipe": "input from a pipe", "typed": "typed input"}
-    if (way := ways.get(stdin_replay.stdin_kind())) is not None:
-        raise TrialError(
-            f"{what} without its standard input.",
-            why=f"{how} without an optimizer step. Trials run it several times, but {way} can be "
-            "read only once, so they get none.",
-            hint="If it reads its standard input, pass a file: whyidle fix COMMAND < FILE. "
-            "Otherwise diagnose it with whyidle run COMMAND.",
-        )

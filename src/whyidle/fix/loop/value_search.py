@@ -104,27 +104,14 @@ def choose_candidate_value(session: TrialSession, candidate: Candidate) -> Chose
     values = ", ".join(map(str, sorted(among)))
     session.listener.show_stage(f"{candidate.fix}: which {edit.knob} of {values} is fastest")
     entries = [_with_value(candidate, edit, value) for value in among]
-    results = session.race_values([session.merged_edits(entry) for entry in entries])
+    results = [session.run_trial_arm(session.merged_edits(entry)) for entry in entries]
     races = list(zip(among, entries, results, strict=True))
     searched = [_search_entry(edit.knob, value, result) for value, _, result in races]
-    if steps_s := _step_times(searched, results):
+    steps_s = {one.value: one.step_s for one in searched if one.step_s}
+    if steps_s:
         return ChosenValue(entries[among.index(_choose_value(session, steps_s, races))], searched)
-    whys = [
-        failure_reason(result, entry) for _, entry, result in races if result.ending != "outrun"
-    ]
+    whys = [failure_reason(result, entry) for _, entry, result in races]
     return ChosenValue(candidate, searched, whys[0] if whys and all(whys) else None)
-
-
-def _step_times(
-    searched: Sequence[SearchedValue], results: Sequence[ArmResult]
-) -> dict[int, float]:
-    """Step times of values that finished the race; else of those that were stopped as slow."""
-    finished = {one.value: one.step_s for one in searched if one.ended == "through" and one.step_s}
-    return finished or {
-        one.value: one.step_s
-        for one, result in zip(searched, results, strict=True)
-        if one.ended == "early" and one.step_s and result.applied.get(one.knob)
-    }
 
 
 def _choose_value(
@@ -135,17 +122,14 @@ def _choose_value(
     startup_s = {
         value: max(result.seconds - len(result.report.marks) * steps_s[value], 0.0)
         for value, _, result in races
-        if value in steps_s
-        and result.report is not None
-        and result.ending in ("stopped", "finished")
+        if value in steps_s and result.report is not None
     }
-    complete = len(startup_s) == len(steps_s)
     remaining = (
         session.remaining_job.remaining_steps(min(steps_s.values()))
         if session.remaining_job
         else None
     )
-    return choose_value(steps_s, startup_s=startup_s if complete else None, steps_left=remaining)
+    return choose_value(steps_s, startup_s=startup_s, steps_left=remaining)
 
 
 def _within_limits(candidate: Candidate, most: int | None) -> Candidate:
@@ -172,11 +156,6 @@ def _with_value(candidate: Candidate, edit: Edit, value: int) -> Candidate:
 
 
 def _search_entry(knob: str, value: int, result: ArmResult) -> SearchedValue:
-    last = result.rungs[max(result.rungs)] if result.rungs else None
-    if result.declined.get(knob) and not result.applied.get(knob) and result.ending == "outrun":
-        return SearchedValue(knob=knob, value=value, step_s=None, ended="declined")
-    if result.ending == "outrun":
-        return SearchedValue(knob=knob, value=value, step_s=last, ended="early")
     if not result.is_comparable or result.report is None:
         return SearchedValue(knob=knob, value=value, step_s=None, ended="failed")
     if not result.applied.get(knob):

@@ -9,6 +9,8 @@ from whyidle.model.proof_facts import DeviceFacts, HostFacts, MemoryFacts
 
 LEAST_BEYOND = 0.1
 """least share of the padding that must lie beyond the longest sample of each batch"""
+EMPTY_EVERY = 500
+"""steps"""
 
 
 def _enlarge_microbatches(proof: Proof) -> Proposal | None:
@@ -95,6 +97,15 @@ _IN_FLOAT32 = (
     "compute in float32 on this processor: leave out autocast, or pass enabled=False where "
     "the model is on the CPU"
 )
+
+
+def _empty_rarely(proof: Proof) -> Proposal:
+    seen = proof.get_facts(MemoryFacts).emptied
+    return Proposal(
+        f"empty the memory cache at most every {EMPTY_EVERY} steps"
+        + ("" if seen else ", if the loop empties it"),
+        (Edit(knob="memory.empty_cache_every", value=EMPTY_EVERY, was=1),) if seen else (),
+    )
 
 
 _WITH_MIOPEN = "{edits}, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 set"
@@ -273,5 +284,22 @@ ADVICE = (
         "larger batch. Proposed where `--look memory` has measured the modules.",
         summary=_recompute_modules,
         risk="alone it makes each step longer",
+    ),
+    advice(
+        *("x64-off", "double-precision"),
+        title="Leave JAX's 64-bit types off",
+        doc="Only the author knows whether the numbers need 64 bits. Declines for frameworks "
+        "without such a switch.",
+        summary=lambda proof: "" if proof.get_facts(DeviceFacts).switched else None,
+        edits=(Edit(knob="jax.x64", value=False, was=True),),
+        consent="numerics",
+        risk="compare the loss; keep sums of many steps, such as metrics, in 64 bits",
+    ),
+    advice(
+        *("throttle-empty-cache", "allocator-thrash"),
+        title="Empty the memory cache rarely",
+        doc="Empty the device's memory cache every few hundred steps at most.",
+        summary=_empty_rarely,
+        risk="peak memory rises; memory runs out where the call was needed",
     ),
 )

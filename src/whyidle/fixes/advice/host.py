@@ -337,4 +337,27 @@ ADVICE = (
         "already.",
         summary=_thin_checkpoints,
     ),
+    advice(
+        *("jit-on", "debug-mode-left-on"),
+        title="Compile functions that JAX is configured to run uncompiled",
+        doc="Leave `jax_disable_jit` off. Fused operators round otherwise. Declines for other "
+        "modes.",
+        summary=lambda proof: "" if proof.get_facts(HostFacts).mode == "jax_disable_jit" else None,
+        edits=(Edit(knob="jax.disable_jit", value=False, was=True),),
+        consent="rounding",
+        risk="leave it on while somebody debugs with it; prints inside the step come only once",
+    ),
+    advice(
+        *("cached-executables", "recompilation-storm"),
+        title="Load what is compiled again and again from a folder",
+        doc="Keep JAX's persistent compilation cache, from which a function that is defined in the "
+        "loop is loaded instead of compiled; it is still traced in every step. Declines where a "
+        "function is compiled for other arguments each time: the first start would gain nothing.",
+        summary=lambda proof: (
+            "" if proof.get_facts(HostFacts).renewed in ("function", "object") else None
+        ),
+        predicted=lambda proof: proof.get_facts(HostFacts).cached,
+        edits=(Edit(knob="jax.compilation_cache", value="~/.cache/jax"),),
+        risk="the folder grows; defining the function once also saves tracing it",
+    ),
 )

@@ -10,10 +10,8 @@ from whyidle.model.proof_facts import HostFacts
 
 @fix("uncompiled-step", consent="rounding")
 def compile_step(proof: Proof) -> Proposal:
-    """Trace forward pass, gradients and update together. At run time it declines where the function
-    that takes the gradients is not a global function of the script, takes them in a loop, cannot be
-    traced, changes modules of ``flax.nnx``, or prints, appends to lists, sets variables or draws
-    random numbers of NumPy by its own code. What functions that it calls do so is not seen."""
+    """Trace forward pass, gradients and update together. Only the author knows which function to
+    compile, and whether its Python code does more in each step than to compute its result."""
     facts = proof.get_facts(HostFacts)
     if beside := facts.beside:
         how = f"call these operators{beside} inside the compiled function: one jax.jit around the "

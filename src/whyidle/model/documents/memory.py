@@ -45,9 +45,8 @@ class MemoryOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 class MemoryDeath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error of memory that ended the job: what was asked for, what held the rest, the last line
-    of the user's program and the module whose forward pass it was, the modules that keep most
-    activations, the largest tensors in variables on the way there, what grew since the first steps,
-    and the cheapest change that would have fitted."""
+    of the user's program and the module whose forward pass it was, the largest tensors in variables
+    on the way there, and the cheapest change that would have fitted."""
 
     error: str
     requested: int | None
@@ -61,8 +60,6 @@ class MemoryDeath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     backward: bool
     parts: list[Part]
     largest: list[str]
-    modules: list[Part] = []
-    growth: str = ""
     change: str
 
 

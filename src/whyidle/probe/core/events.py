@@ -46,7 +46,6 @@ class Events(HookRegistry):
         "ends",
         "full",
         "imported",
-        "late",
         "live_facts",
         "looks",
         "numbers",
@@ -62,7 +61,6 @@ class Events(HookRegistry):
         super().__init__(recorder, framework)
         self.imported = clock_ns()
         """when the framework had been imported, ns"""
-        self.late = False
         """whether the process trained before its recording began"""
         self.ends: deque[int] = deque(maxlen=512)
         """when the last written steps of the lead ended, ns"""
@@ -249,12 +247,12 @@ class Events(HookRegistry):
         if multiprocessing.parent_process() is not None:
             self.finish_with_child()
 
-    def watch_thread(self, ident: int | None = None) -> None:
-        """Sample a thread from now on, by default the calling one."""
+    def watch_thread(self) -> None:
+        """Sample the calling thread from now on."""
         if self.sampler is None:
             # a request from another thread can be missed, but only until the next chore
             chores = (lambda: self.notify("on_chore"), self.be_careful)
-            self.sampler = Sampler(self.recorder, ident or thread(), chores, self._tell_presence)
+            self.sampler = Sampler(self.recorder, thread(), chores, self._tell_presence)
             if self.heard["on_sample"]:
                 self.sampler.looking = lambda: self.notify("on_sample")
             self.sampler.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import multiprocessing
-import os
 import threading
 
 from . import (
@@ -24,30 +23,23 @@ from .recorder import Recorder
 
 
 class Session:
-    """One process's recording. Hooks report to ``events``. ``late``: the process trains already,
-    and this is a thread of the probe. Children that it forks from now on are not recorded, as the
-    end of the recording would not reach them."""
+    """One process's recording. Hooks report to ``events``."""
 
-    def __init__(self, folder: str, adapter: Adapter, *, late: bool = False) -> None:
+    def __init__(self, folder: str, adapter: Adapter) -> None:
         self.frameworks = Frameworks(adapter)
         self.events = events = Events(Recorder(folder), self.frameworks)
-        events.late = late
         adapter.install(events)
         collector_pauses.install_collector_hook(events)
         data_libraries.install_data_libraries(events)
-        self.bursts = None if late else bursts.install_bursts(events, self.frameworks.op_profiler)
+        self.bursts = bursts.install_bursts(events, self.frameworks.op_profiler)
         if self.bursts is not None:
             adapter.watch_profilers(events, self.bursts.forbid_bursts)
         step_limits.install_step_limits(events)
         tracker_report.install_tracker_report(events)
         tracebacks.install_cleaner(events)
         process_exit.install_exit_hooks(events)
-        if late:
-            os.register_at_fork(after_in_child=self.uninstall)
-            events.watch_thread(threading.main_thread().ident)
-        elif multiprocessing.parent_process() is None and (
-            threading.current_thread() is threading.main_thread()
-        ):
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and multiprocessing.parent_process() is None:
             events.watch_thread()
         atexit.register(events.finish_recording)
         adapter.hide(folder)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import DeclinedError, KnobSession
-from ._keras_models import runs_on_tensorflow, set_policy
+from . import NO_FORM, DeclinedError, KnobSession
 from .model import Call, wrap_outermost
 
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
-    """Set the policy of Keras' layers, or run the model under autocast with bfloat16. Its results
-    are converted to float32, so that losses accumulate as before. Declines float16 outside of
-    Keras: it needs a gradient scaler in the loop."""
-    if runs_on_tensorflow():
-        set_policy(session, edits)
-        return
+    """Run the model under autocast with bfloat16. Its results are converted to float32, so that
+    losses accumulate as before. Declines float16: it needs a gradient scaler in the loop."""
+    if "torch" not in sys.modules:
+        raise DeclinedError(NO_FORM)
     if edits.get("autocast.dtype") != "bfloat16":
         raise DeclinedError("float16 needs a GradScaler in the training loop")
 

@@ -11,13 +11,8 @@ from ..frameworks.tensorflow.batch_callbacks import find_batch_callbacks
 from . import NO_FORM, DeclinedError, KnobSession
 from ._source_line import find_source_line
 
-WORKERS, EAGER, STEPS = "keras.workers", "keras.run_eagerly", "keras.steps_per_execution"
+WORKERS, STEPS = "keras.workers", "keras.steps_per_execution"
 ADAPTER = "keras.src.trainers.data_adapters.py_dataset_adapter"
-TRAINERS = (
-    ("keras.src.trainers.trainer", "Trainer"),
-    ("keras.src.engine.training", "Model"),
-    ("tf_keras.src.engine.training", "Model"),
-)
 FITTED = ("keras.src.backend.tensorflow.trainer", "TensorFlowTrainer")
 WITH_PARTIAL_CALLS = (3, 9)
 """the first version of Keras whose calls may have fewer steps at the end of an epoch"""
@@ -29,18 +24,12 @@ Functions = weakref.WeakKeyDictionary[Any, dict[int, dict[str, Any]]]
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change datasets and models that the job makes from now on."""
-    session.decline_knobs([knob for knob in edits if knob not in (WORKERS, EAGER, STEPS)], NO_FORM)
+    session.decline_knobs([knob for knob in edits if knob not in (WORKERS, STEPS)], NO_FORM)
     if WORKERS in edits:
         session.wait_for([WORKERS], "the job fits no PyDataset with fewer threads")
         session.after_import(
             [WORKERS], ADAPTER, "PyDatasetAdapter", partial(_more_workers, session, edits[WORKERS])
         )
-    if EAGER in edits:
-        session.wait_for([EAGER], "the job compiles no model with run_eagerly")
-        for module, name in TRAINERS:
-            session.after_import(
-                [EAGER], module, name, partial(_set_eager, session, name, edits[EAGER])
-            )
     if STEPS in edits:
         session.wait_for([STEPS], "the job fits no Keras 3 model on TensorFlow")
         session.after_import([STEPS], *FITTED, partial(_join_steps, session, edits[STEPS]))
@@ -140,16 +129,3 @@ def _more_workers(session: KnobSession, workers: int, loaded: Any) -> None:
         return init
 
     session.wrap_constructor(loaded.PyDatasetAdapter, make)
-
-
-def _set_eager(session: KnobSession, name: str, value: bool, loaded: Any) -> None:
-    def make(original: Any) -> Any:
-        def compile(self: Any, *args: Any, **named: Any) -> Any:  # noqa: A001
-            if named.get("run_eagerly"):
-                named["run_eagerly"] = value
-                session.run_contained([EAGER], session.record_applied, EAGER)
-            return original(self, *args, **named)
-
-        return compile
-
-    session.replace_function(getattr(loaded, name), "compile", make)

@@ -7,27 +7,24 @@ step calls parts separately. It is changed through its class, so that it can sti
 from __future__ import annotations
 
 import functools
+import sys
 import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from . import NO_FORM, KnobSession
-from ._keras_models import COMPILE as OF_KERAS
-from ._keras_models import compile_models, runs_on_tensorflow
+from . import NO_FORM, DeclinedError, KnobSession
 
 Call = Callable[..., Any]
 DYNAMIC = "model.compile_dynamic"
-COMPILE = ("model.compile", "model.compile_mode", DYNAMIC)
+COMPILE = ("model.compile", DYNAMIC)
 
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Compile the model, or change how the script compiles it."""
+    if "torch" not in sys.modules:
+        raise DeclinedError(NO_FORM)
     edits = dict(edits)
-    if runs_on_tensorflow():
-        session.decline_knobs([knob for knob in edits if knob != OF_KERAS], NO_FORM)
-        compile_models(session, {knob: edits[knob] for knob in edits if knob == OF_KERAS})
-        return
     if DYNAMIC in edits and "model.compile" not in edits:
         _for_any_length(session, edits.pop(DYNAMIC))
     session.decline_knobs([knob for knob in edits if knob not in COMPILE], NO_FORM)
@@ -113,12 +110,12 @@ def _compile_model(session: KnobSession, edits: dict[str, Any], model: Any, call
         import torch._dynamo
 
         torch._dynamo.config.suppress_errors = True  # what cannot be compiled runs uncompiled
-        _compile_in_place(model, mode=edits.get("model.compile_mode"), dynamic=edits.get(DYNAMIC))
+        _compile_in_place(model, dynamic=edits.get(DYNAMIC))
         session.record_applied(*edits)
     return call
 
 
-def _compile_in_place(model: Any, **how: Any) -> None:
+def _compile_in_place(model: Any, dynamic: bool | None) -> None:
     """Compile the model's calls in place. The compiler skips PyTorch's own code unless code that it
     compiles calls it, as for a bare ``nn.Sequential`` (until PyTorch 2.13): such a model gets a
     frame around it, as in ``torch.compile(model)``."""
@@ -127,10 +124,10 @@ def _compile_in_place(model: Any, **how: Any) -> None:
 
     passed_over = getattr(trace_rules, "check", None)
     if passed_over is None or not passed_over(model.forward):
-        model.compile(**how)
+        model.compile(dynamic=dynamic)
         return
     framed = external_utils.wrap_inline(model._call_impl)
-    model._compiled_call_impl = torch.compile(framed, **how)
+    model._compiled_call_impl = torch.compile(framed, dynamic=dynamic)
 
 
 def _uncompilable_device(model: Any) -> str:

@@ -10,14 +10,14 @@ import random
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from . import NO_FORM, KnobSession
 from ._source_line import find_source_line
 
 PLACE = "tensorflow.python.data.ops"
-CALLS, POOL = "tfdata.map_calls", "tfdata.pool"
+CALLS = "tfdata.map_calls"
 INSTALLED = ("site-packages", "dist-packages", "lib/python3")
 STATEFUL = (io.IOBase, types.GeneratorType, random.Random)
 DEEPEST = 3
@@ -26,23 +26,21 @@ DEEPEST = 3
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
     """Change datasets that the job makes from now on."""
-    session.decline_knobs([knob for knob in edits if knob not in (CALLS, *ENDS)], NO_FORM)
-    if not edits.keys() & {CALLS, *ENDS}:
+    session.decline_knobs([knob for knob in edits if knob != CALLS], NO_FORM)
+    if CALLS not in edits:
         return
-
-    def change_maps(module: Any) -> None:
-        if CALLS in edits:
-            _parallel_calls(session, module.DatasetV2, edits[CALLS])
 
     def change_iterators(module: Any) -> None:
         live: list[weakref.ref[Any]] = []
-        for knob in ENDS.keys() & edits.keys():
-            _change_end(session, module.OwnedIterator, knob, edits[knob])
-        if {CALLS, POOL} & edits.keys():
-            _remember_iterators(session, module.OwnedIterator, live)
-            atexit.register(session.run_contained, edits, close_iterators, session, live)
+        _remember_iterators(session, module.OwnedIterator, live)
+        atexit.register(session.run_contained, edits, close_iterators, session, live)
 
-    session.after_import(edits, f"{PLACE}.dataset_ops", "DatasetV2", change_maps)
+    session.after_import(
+        edits,
+        f"{PLACE}.dataset_ops",
+        "DatasetV2",
+        lambda module: _parallel_calls(session, module.DatasetV2, edits[CALLS]),
+    )
     session.after_import(edits, f"{PLACE}.iterator_ops", "OwnedIterator", change_iterators)
 
 
@@ -109,44 +107,6 @@ def _held_values(function: Any, depth: int) -> Iterator[tuple[str, Any]]:
         own = isinstance(value, types.FunctionType)
         if own and not any(part in value.__code__.co_filename for part in INSTALLED):
             yield from _held_values(value, depth - 1)
-
-
-def _change_end(session: KnobSession, kind: Any, knob: str, value: Any) -> None:
-    """Change pipelines when an iterator begins, where the job has not said otherwise."""
-    change, otherwise = ENDS[knob]
-
-    def make(original: Any) -> Any:
-        def _create_iterator(self: Any, dataset: Any) -> Any:
-            changed = session.run_contained([knob], change, dataset, value)
-            if changed is not None:
-                session.run_contained([knob], session.record_applied, knob)
-            return original(self, dataset if changed is None else changed)
-
-        return _create_iterator
-
-    session.replace_function(kind, "_create_iterator", make)
-    session.wait_for([knob], otherwise)
-
-
-def _with_pool(dataset: Any, threads: int) -> Any:
-    """The dataset with a pool; None if it has one."""
-    if dataset.options().threading.private_threadpool_size is not None:
-        return None
-    options = _new_options()
-    options.threading.private_threadpool_size = threads
-    return dataset.with_options(options)
-
-
-def _new_options() -> Any:
-    from tensorflow.python.data.ops import options as options_lib
-
-    return options_lib.Options()
-
-
-ENDS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    POOL: (_with_pool, "every pipeline of the job has its own pool")
-}
-"""knob -> what changes a dataset, and why that was not done"""
 
 
 def _remember_iterators(session: KnobSession, kind: Any, live: list[weakref.ref[Any]]) -> None:

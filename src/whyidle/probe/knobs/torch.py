@@ -11,8 +11,8 @@ from . import NO_FORM, KnobSession, do_nothing
 
 
 def apply(session: KnobSession, edits: dict[str, Any]) -> None:
-    """Set the number of operator threads, deterministic algorithms and cuDNN's benchmark mode, and
-    ignore the script's own settings."""
+    """Set the number of operator threads and cuDNN's benchmark mode, and ignore the script's own
+    settings."""
     import torch
 
     for knob, value in edits.items():
@@ -26,10 +26,6 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
         elif knob == "torch.cudnn_benchmark":
             _set_cudnn_search(session, bool(value))
             session.record_applied(knob)
-        elif knob == "torch.deterministic" and not value:
-            session.replace_function(
-                torch, "use_deterministic_algorithms", functools.partial(_never_on, session)
-            )
         elif knob != "torch.num_threads":
             session.decline_knobs([knob], NO_FORM)
 
@@ -59,12 +55,3 @@ def _outside_workers(session: KnobSession, original: Callable[..., Any]) -> Call
             original(number)
 
     return set_num_threads
-
-
-def _never_on(session: KnobSession, original: Callable[..., Any]) -> Callable[..., Any]:
-    def use_deterministic_algorithms(mode: bool, **kwargs: Any) -> None:
-        if mode:
-            session.record_applied("torch.deterministic")
-        original(False, **kwargs)
-
-    return use_deterministic_algorithms

@@ -8,14 +8,12 @@ Losses are the tensors that ``backward`` is called on. Those on a device are sto
 read at the end, so that nothing waits for the device; those on the CPU are stored as numbers, as a
 stored tensor takes a kilobyte, which in every step resembles a leak. ``PID.trial.json`` is written
 when the requested number of steps and seconds is reached, or when the process ends. Several ranks
-end after the same step (``rank_sync``). When several values of a knob are compared,
-``PID.rung.json`` reports intermediate step times.
+end after the same step (``rank_sync``).
 """
 
 from __future__ import annotations
 
 import atexit
-import bisect
 import json
 import os
 import signal
@@ -83,8 +81,6 @@ class CompilePauses:
 MOST_LOSSES = 20_000
 WITNESSED = 10
 """the step after which the movement of parameters is measured"""
-RUNG_STEPS, RUNG_LEAST = 6, 3
-"""fewest steps before a step time is reported, and fewest steps that it covers"""
 BACKWARDS = 8
 """backward passes without an optimizer's step after which each of them counts as a step"""
 LONGER, MUCH_LONGER, MORE_STEPS = 3.0, 6.0, 24
@@ -109,9 +105,6 @@ class TrialRecorder(Listener):
         """requested seconds of training; steps and seconds must both be reached"""
         self.waits: Callable[[], bool] = bool
         """whether operators are still to be recorded"""
-        self.rungs: list[float] = request.get("rungs") or []
-        """seconds after which intermediate step times are reported"""
-        self.rung = 0
         self.marks: list[int] = []
         self.losses: list[Any] = []
         self.known: list[int] = []
@@ -217,8 +210,6 @@ class TrialRecorder(Listener):
                 self.folder, "device", lambda: self.done.wait_for_device(len(self.marks))
             )
         ran_s = self._counts_s(ran_s)
-        if self.rung < len(self.rungs) and ran_s >= self.rungs[self.rung]:
-            self.tell_rung()
         due = len(self.marks) >= self.steps and ran_s >= self.seconds
         longer = LONGER if len(self.marks) >= MORE_STEPS else MUCH_LONGER
         due = due and not (ran_s < longer * self.seconds and self.waits())
@@ -245,26 +236,6 @@ class TrialRecorder(Listener):
         if self.done.drained:
             return self.done.drained[0][1]
         return self.marks[WARM_STEPS] if len(self.marks) > WARM_STEPS else None
-
-    def tell_rung(self) -> None:
-        """Report the step time in the later half of the steady part, when batches loaded ahead at
-        the start are used up. Waits until it covers enough steps."""
-        half = (self.marks[0] + self.marks[-1]) // 2
-        first = max(bisect.bisect_left(self.marks, half) - 1, 0)
-        first = max(first, bisect.bisect_left(self.marks, self._steady_start() or 0))
-        if len(self.marks) < RUNG_STEPS or len(self.marks) - first <= RUNG_LEAST:
-            return
-        count = len(self.marks) - 1 - first
-        self.rung += 1
-        step_s = (self.marks[-1] - self.marks[first]) / 1e9 / count
-        report = {"rung": self.rung, "step_s": step_s, "rank": self.ranks.rank}
-        self._write_document("rung", report)
-
-    def _write_document(self, kind: str, document: dict[str, Any]) -> None:
-        path = Path(self.folder) / f"{os.getpid()}.{kind}.json"
-        draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps(document), encoding="utf-8")
-        draft.replace(path)
 
     def _hold_parents(self) -> None:
         self.looked = self.marks[-1]
@@ -308,7 +279,10 @@ class TrialRecorder(Listener):
             "device_free": self.state.device_free(self.done.device_index),
             "files": self.files,
         }
-        self._write_document("trial", document)
+        path = Path(self.folder) / f"{os.getpid()}.trial.json"
+        draft = path.with_suffix(".draft")
+        draft.write_text(json.dumps(document), encoding="utf-8")
+        draft.replace(path)
 
 
 def install_witness(witness: TrialRecorder) -> None:

@@ -80,9 +80,7 @@ class Adapter(adapter.Adapter):
         events.add_listener(self._facts)
         events.add_listener(DeviceHooks(events))
         rank_look.install_rank_look(events)
-        forget = out_of_memory.install_death_notes(events)
-        if events.late:
-            events.undo["death notes"] = forget
+        out_of_memory.install_death_notes(events)
         install_backend_hooks(events, "torch")
         PyDatasets(events, "torch")
         install_optimizer_hook(events)

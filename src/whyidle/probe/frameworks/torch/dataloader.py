@@ -24,11 +24,10 @@ from ...core.events import Events
 from ...core.recorder import ANNOTATION, clock_ns
 from ...core.wrapped_functions import set_attribute
 from ...wire import BATCH, ROW, TAKE
-from . import batch_checksum, embedding_ids, padding
+from . import batch_checksum, padding
 from .batch_content import count_samples, describe_batch, describe_sample
 from .loader_facts import describe_loader, describe_worker, has_too_many_workers, process_limits
 from .process_counters import Counts, ProcessCounters
-from .running_loop import RunningLoaders
 
 FULL_FIRST, FULL_EVERY = 8, 32
 MOST_ITERATORS = 500
@@ -169,10 +168,6 @@ class LoaderRecorder:
 
     # -- iterators --------------------------------------------------------------------------
 
-    def is_known(self, iterator: Any) -> bool:
-        """Whether the creation of an iterator was recorded."""
-        return iterator in self.numbers
-
     def note_iterator(self, iterator: Any, loader: Any, begin: int) -> None:
         """Record the creation of an iterator and the settings of its loader."""
         end = clock_ns()
@@ -211,10 +206,8 @@ def install_loader_hooks(events: Events) -> None:
     from torch.utils.data._utils import fetch
 
     loader = LoaderRecorder(events)
-    events.add_listener(embedding_ids.EmbeddingIds(events, loader.padding))
     _wrap_fetch(events, loader, (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher))
     _wrap_made(events, loader, dataloader._BaseDataLoaderIter, dataloader.DataLoader)
-    events.add_listener(RunningLoaders(loader.is_known, loader.note_iterator))
     _wrap_taken(events, loader, dataloader._MultiProcessingDataLoaderIter)
 
 

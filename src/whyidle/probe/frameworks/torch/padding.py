@@ -53,8 +53,6 @@ class PaddingCounter:
         self.next = 0
         self.tries = TRIES
         self.credit = CREDIT_NS
-        self.found = False
-        """whether padding was recognized"""
         events.undo["padding"] = self.stop_counting
 
     def stop_counting(self) -> None:
@@ -70,7 +68,7 @@ class PaddingCounter:
         begin, cost = clock_ns(), cpu()
         row = padding_of_batch(data)
         if row is not None:
-            self.tries, self.found = TRIES, True
+            self.tries = TRIES
             self.events.recorder.add_row("padding", PAD, (begin, *row))
         else:
             self.tries -= 1
@@ -89,7 +87,7 @@ def padding_of_batch(data: Any) -> Found | None:
         for name, part in _named_tensors(data)
         if (array := as_array(part)) is not None
     ]
-    for find in (_by_mask, _by_lengths, _by_frames, by_tokens):
+    for find in (_by_mask, _by_lengths, _by_frames, _by_tokens):
         row = find(arrays)
         if row is not None:
             return row
@@ -138,7 +136,7 @@ def _array_shape(array: Any) -> tuple[int, ...]:
     return tuple(getattr(array, "shape", (len(array),)))
 
 
-def thin_rows(array: Any) -> Any:
+def _thin_rows(array: Any) -> Any:
     """Return every few rows, so that about ``MOST_CELLS`` elements are read at most."""
     return array[:: 1 + array.size // MOST_CELLS] if array.size > MOST_CELLS else array
 
@@ -149,7 +147,7 @@ def _by_mask(arrays: Named) -> Found | None:
         shape = _array_shape(array)
         if len(shape) != 2 or shape[1] < SHORTEST or not _may_mask(name, array):
             continue
-        some = thin_rows(array)
+        some = _thin_rows(array)
         if some.dtype.kind == "f" or some.min() < 0 or some.max() > 1:
             continue
         real = some != 0
@@ -157,7 +155,7 @@ def _by_mask(arrays: Named) -> Found | None:
             real = ~real
         if (real[:, 1:] != real[:, :-1]).sum(axis=1).max() > 1 or not real.any():
             continue  # a mask for another purpose
-        return count_positions(real.sum(axis=1), real.shape, 0, MASK)
+        return _count_positions(real.sum(axis=1), real.shape, 0, MASK)
     return None
 
 
@@ -203,7 +201,7 @@ def _by_frames(arrays: Named) -> Found | None:
         shape = _array_shape(array)
         if len(shape) != 3 or array.dtype.kind != "f":
             continue
-        filled = (thin_rows(array) != 0).any(axis=2)
+        filled = (_thin_rows(array) != 0).any(axis=2)
         for rows in (filled, filled.T):
             row = _find_row_ends(rows, 0, FRAMES) if rows.shape[1] >= SHORTEST else None
             if row and row[0] < row[1]:
@@ -211,13 +209,13 @@ def _by_frames(arrays: Named) -> Found | None:
     return None
 
 
-def by_tokens(arrays: Named) -> Found | None:
+def _by_tokens(arrays: Named) -> Found | None:
     """Find sequences of numbers of which many end in the same number."""
     for _, array in arrays:
         shape = _array_shape(array)
         if len(shape) != 2 or array.dtype.kind not in "iu":
             continue
-        found = [row for rows in (array, array.T) if (row := _by_last(thin_rows(rows)))]
+        found = [row for rows in (array, array.T) if (row := _by_last(_thin_rows(rows)))]
         if found:
             return min(found)  # the side on which most is padding
     return None
@@ -241,11 +239,10 @@ def _find_row_ends(real: Any, value: int, kind: int) -> Found:
     total = int(lengths.sum())
     if not real.any(axis=1).all() or total - int(real.sum()) > RARE * total:
         lengths = lengths * 0 + whole  # neither empty rows nor frequent zeros are padding
-    return count_positions(lengths, real.shape, value, kind)
+    return _count_positions(lengths, real.shape, value, kind)
 
 
-def count_positions(lengths: Any, shape: tuple[int, ...], value: int, kind: int) -> Found:
-    """Return the totals of rows with these numbers of real positions."""
+def _count_positions(lengths: Any, shape: tuple[int, ...], value: int, kind: int) -> Found:
     rows, length = int(shape[0]), int(shape[1])
     total, longest = int(lengths.sum()), int(lengths.max())
     return total, rows * length, rows * longest, value, rows, kind

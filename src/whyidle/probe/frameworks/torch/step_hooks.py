@@ -20,7 +20,6 @@ from ...core.events import Events
 from ...core.frameworks import BACKWARD
 from ...core.recorder import OP
 from ...core.wrapped_functions import set_attribute
-from .running_loop import RunningSteps
 
 clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_info
 
@@ -150,20 +149,13 @@ def _register_hooks(events: Events, before_step: Any, after_step: Any) -> None:
         register_optimizer_step_pre_hook,
     )
 
-    hooks: list[Any] = []
-
-    def register() -> None:
-        hooks.append(register_optimizer_step_pre_hook(before_step))
-        hooks.append(register_optimizer_step_post_hook(after_step))
+    hooks = [
+        register_optimizer_step_pre_hook(before_step),
+        register_optimizer_step_post_hook(after_step),
+    ]
 
     def remove() -> None:
         while hooks:
             hooks.pop().remove()
 
-    if events.late:
-        running = RunningSteps(events, register, remove)
-        events.add_listener(running)
-        events.undo["optimizer"] = running.leave
-    else:
-        register()
-        events.undo["optimizer"] = remove
+    events.undo["optimizer"] = remove

@@ -22,7 +22,6 @@ def install_trial_hooks(events: Events, awaited: Callable[[], bool]) -> None:
     * ``seed``: added to every seed,
     * ``sway``: the seed of the rounding noise, if any,
     * ``eager``: compiled code draws the random numbers that it would draw uncompiled,
-    * ``rungs``: when intermediate times are reported,
     * ``profile``: continue while ``awaited`` says that operators are still to be recorded.
     """
     text = os.environ.get("WHYIDLE_TRIAL")

@@ -12,14 +12,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 from ....core.events import Events
 from ....core.listener import Listener
 from ....core.recorder import clock_ns
 from ..accelerator import free_memory
-from .layer_swaps import find_swaps
 from .memory_look import FIRST, device_of
 from .repeated_pass import RepeatedPass, check_modules, restore_job
 from .step_tape import NotReplayableError, StepTape, find_tensors
@@ -105,6 +104,41 @@ class ModelLook(Listener):
             text = f"{type(error).__name__}: {error}"[:400]
             look.found["state"] = f"the step could not be computed again ({text})"
         self.found = {**look.found, "windows": [(begin, clock_ns())]}
+
+
+class Swap(NamedTuple):
+    """A switch of the whole model: ``kind`` names it, ``keeps`` says whether results are the same
+    apart from rounding. ``apply`` makes the change while it is open; the model's modules and
+    parameters are the same objects before and after it."""
+
+    kind: str
+    keeps: bool
+    apply: Callable[[], AbstractContextManager[None]]
+
+
+def find_swaps(torch: Any, modules: list[Any], device: Any, *, narrow: bool = False) -> list[Swap]:
+    """List the swaps of a model. ``narrow``: it computes under autocast already."""
+    swaps = []
+    weights = [m.weight for m in modules if isinstance(m, torch.nn.Conv2d)]
+    if not all(weight.is_contiguous(memory_format=torch.channels_last) for weight in weights):
+        swaps.append(Swap("channels_last", True, lambda: _channels_last(torch, modules)))
+    if not narrow:
+        apply_autocast = lambda: torch.autocast(device.type, dtype=torch.bfloat16)  # noqa: E731
+        swaps.append(Swap("bfloat16", False, apply_autocast))
+    return swaps
+
+
+@contextmanager
+def _channels_last(torch: Any, modules: list[Any]) -> Iterator[None]:
+    weights = [p for m in modules for p in m.parameters(recurse=False) if p.dim() == 4]
+    before = [(weight, weight.data) for weight in weights]
+    for weight in weights:
+        weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+    try:
+        yield
+    finally:
+        for weight, data in before:
+            weight.data = data
 
 
 class ModelPass(RepeatedPass):
@@ -215,28 +249,23 @@ class ModelPass(RepeatedPass):
     def _time_swaps(self, leaves: dict[int, Any]) -> list[dict[str, Any]]:
         narrow = self.tape.autocast is not None
         swaps = find_swaps(self.torch, self.modules, self.device, narrow=narrow)
-        rows = [(swap, self._time_swap(swap, leaves)) for swap in swaps]
-        return [row for swap, row in rows if swap.is_used()]
+        return [self._time_swap(swap, leaves) for swap in swaps]
 
-    def _time_swap(self, swap: Any, leaves: dict[int, Any]) -> dict[str, Any]:
+    def _time_swap(self, swap: Swap, leaves: dict[int, Any]) -> dict[str, Any]:
         """Passes with and without a swap, in turn, s."""
-        row = {"kind": swap.kind, "modules": [], "keeps": swap.keeps, "pairs": []}
+        row: dict[str, Any] = {"kind": swap.kind, "modules": [], "keeps": swap.keeps, "pairs": []}
         begin = time.monotonic()
         try:
             for turn in range(MOST_ROUNDS):
-                if not self._has_time(6):
+                if not self._has_time(4):
                     break
                 if turn >= ROUNDS and time.monotonic() > begin + ROUNDS_S:
                     break
-                with swap.plain():
-                    plain = self._time_again(leaves)
+                plain = self._time_again(leaves)
                 with swap.apply():
                     changed = self._time_again(leaves)
-                if not swap.is_used():
-                    break
-                bare = plain if swap.plain is nullcontext else self._time_again(leaves)
                 if turn:  # the first one chooses kernels and gets memory
-                    row["pairs"].append([bare, max(bare + changed - plain, 0.0)])
+                    row["pairs"].append([plain, changed])
         except (RuntimeError, ValueError, TypeError) as error:  # it does not fit this model
             row["failed"] = f"{type(error).__name__}: {error}"[:200]
         return row
