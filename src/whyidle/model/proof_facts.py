@@ -117,7 +117,6 @@ class HostFacts(ProofFacts):
     """Facts on the host's work in a step."""
 
     mode: str = ""  # debugging mode that is on
-    was: str | None = None  # value of the variable that switches it on
     every: int = 10  # steps after which a call is soon enough
     calls: int | None = None  # short operators that a line calls in each step
     library: str | None = None  # whose Python runs

@@ -10,9 +10,6 @@ from whyidle.model.proof_facts import HostFacts
 
 SWITCHES: dict[str, tuple[str, str | bool, str | bool]] = {
     "CUDA_LAUNCH_BLOCKING": ("env.CUDA_LAUNCH_BLOCKING", "1", "0"),
-    "PYTHONMALLOC": ("env.PYTHONMALLOC", "debug", "default"),
-    "PYTHONDEVMODE": ("env.PYTHONDEVMODE", "1", ""),  # any other text, even 0, turns it on
-    "TORCH_DISTRIBUTED_DEBUG": ("env.TORCH_DISTRIBUTED_DEBUG", "DETAIL", "OFF"),
     "anomaly_mode": ("autograd.anomaly_mode", True, False),
     "torch_profiler": ("profiler.active", True, False),
     "tracing": ("python.tracer", True, False),
@@ -26,30 +23,25 @@ SWITCHES: dict[str, tuple[str, str | bool, str | bool]] = {
 """debugging mode -> its knob, the value that turns it on, the value that turns it off"""
 STOPPED = "call tracemalloc.stop() before training, or trace a few steps only"
 ADVICE = {
-    "sync_debug": "reset the synchronisation debug mode once the waits are found",
     "tracemalloc": STOPPED,
     "tracemalloc_stacks": f"{STOPPED}; tracemalloc.start(1) keeps one line of each stack",
 }
 """modes without a knob"""
-UNPROMISED = ("PYTHONMALLOC", "PYTHONDEVMODE", "TORCH_DISTRIBUTED_DEBUG", "sync_debug")
-"""modes whose cost is unknown before the fix is tried"""
 
 
 @fix("debug-mode-left-on", consent="none")
 def debug_mode_off(proof: Proof) -> Proposal | None:
     """Turn the mode off. The numbers stay the same, except with deterministic algorithms: somebody
     requested these, so turning them off is advice. Declines for an unknown mode."""
-    facts = proof.get_facts(HostFacts)
-    mode = facts.mode
+    mode = proof.get_facts(HostFacts).mode
     if mode in ADVICE:
-        return Proposal(summary=ADVICE[mode], automatic=False, faster=mode not in UNPROMISED)
+        return Proposal(summary=ADVICE[mode], automatic=False)
     if mode not in SWITCHES:
         return None
     knob, was, value = SWITCHES[mode]
     return Proposal(
         summary=f"unset {mode}" if knob.startswith(ENVIRONMENT) else "",
-        edits=(Edit(knob=knob, value=value, was=facts.was or was),),
+        edits=(Edit(knob=knob, value=value, was=was),),
         risk="leave it on while somebody debugs with it",
         automatic=mode != "deterministic",
-        faster=mode not in UNPROMISED,
     )
