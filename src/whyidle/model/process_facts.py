@@ -110,20 +110,11 @@ class Compilation(Struct, frozen=True):
     failed: str | None = None  # why it was given up
 
 
-class GraphBreak(Struct, frozen=True):
-    """A line at which the compiler returned to Python, and how often."""
-
-    reason: str = ""
-    stack: str = ""
-    count: int = 1
-
-
 class CompilerFacts(Struct, frozen=True):
-    """The compilations and graph breaks of a process."""
+    """The compilations of a process."""
 
     functions: int = 0
     compiles: tuple[Compilation, ...] = ()
-    graph_breaks: tuple[GraphBreak, ...] = ()
 
 
 class BurstFacts(Struct, frozen=True):

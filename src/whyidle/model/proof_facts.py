@@ -34,10 +34,8 @@ class AllocationFacts(ProofFacts):
 class DeviceFacts(ProofFacts):
     """Facts on the device's work."""
 
-    attention: bool = False  # whether attention is written out
     libraries: tuple[str, ...] | None = None
     """libraries whose attention it is and that can fuse it; None: not known"""
-    compiled: Predicted | None = None  # what compiling attention gains on a CPU
     times: int | None = None  # how much larger the batch should be
     batch: int | None = None  # samples
     ranks: int = 1
