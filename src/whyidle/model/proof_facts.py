@@ -107,7 +107,6 @@ class HardwareFacts(ProofFacts):
 
     rank: int | None = None
     cpu: bool = False  # whether its process waits for a core
-    stopped: bool = False  # whether its process is stopped by a signal
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from whyidle.analysis.arrays import F64
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import SHARED
-from whyidle.analysis.host.process_stops import StoppedRank, find_stopped_rank
 from whyidle.analysis.intervals import union_of
 from whyidle.analysis.ranks.backward_time import excess_outside_backward
 from whyidle.analysis.ranks.collective_arrivals import Meetings
@@ -310,19 +309,6 @@ class RankImbalance:
     def paces(self) -> RankPaces | None:
         """Running and waiting for a core between exchanges; None: not recorded."""
         return find_paces(self.ranks)
-
-    @cached_property
-    def stopped_rank(self) -> StoppedRank | None:
-        """The rank that is stopped repeatedly; on a CPU its own stops look like waiting."""
-        return find_stopped_rank(self.ranks)
-
-    @cached_property
-    def stopped_share(self) -> F64:
-        """Share of the step that each rank spends in exposed communication because one rank is
-        stopped, at most."""
-        stopped = self.stopped_rank if self.ranks[0].on_cpu else None
-        most = 0.0 if stopped is None else stopped.longest_stop
-        return np.minimum([facts.bucket_share("communication") for facts in self.ranks], most)
 
     def _explained_share(
         self, index: int | None, lateness: F64, column: int, unknown: float

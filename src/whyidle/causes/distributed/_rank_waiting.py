@@ -10,7 +10,7 @@ from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.ranks.late_rank_work import LateWork, find_late_work
 from whyidle.analysis.ranks.rank_imbalance import LateRank, RankImbalance
 from whyidle.analysis.steps.forecast import predict_removal
-from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
+from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.timeline import HostKind
@@ -30,10 +30,8 @@ DOING = {
 
 def find_late_rank(job: Job) -> LateRank | None:
     """The rank that others wait for, unless they wait only briefly, or mostly because it waits for
-    a core or its process is stopped."""
+    a core."""
     late = job.imbalance.late_rank
-    if float(job.imbalance.stopped_share.mean()) >= MOSTLY * job.attribution["communication"] > 0.0:
-        return None
     if (
         late is None
         or late.slow_device
