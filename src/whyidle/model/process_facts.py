@@ -140,8 +140,6 @@ class BurstInRun(BurstFacts, frozen=True):
     usual_s: float | None = None  # median length of the steps around it, s
     run_s: float | None = None  # mean length of the run's steps, s
     run: Mapping[str, float] = field(default_factory=dict)  # reason -> share of the run's steps
-    busy: float = 0.0  # share of the run in which the device was busy
-    evaluating: float = 0.0  # share of the run in which evaluations kept it busy
 
 
 class BurstLog(Struct, frozen=True):
