@@ -103,7 +103,7 @@ VARIANTS = [
             {"all_used": False, "same_unused": True},
             {"pipeline": "python"},
             {"pipeline": "rows"},
-            {"pipeline": "operators", "shuffled": True, "before_shuffle": "map(decode)"},
+            {"pipeline": "operators", "shuffled": True},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},
             {"layer": "LSTM"},
         ),

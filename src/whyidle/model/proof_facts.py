@@ -213,7 +213,6 @@ class InterruptionFacts(ProofFacts):
     histograms: bool = False
     compiler: bool = False
     unrolled: str = ""  # where a loop is that a compiler unrolls
-    before_shuffle: str | None = None  # function of the stage before a shuffle buffer
     framework: str = ""
     cached: Predicted | None = None  # what compiled code on a disk gains
     without_graph: Predicted | None = None  # what evaluating without gradients gains

@@ -67,7 +67,6 @@ class Role(str, Enum):
     PLOT = "plot"
     GC = "gc"
     GC_CALL = "garbage_collection_call"  # the script calls the garbage collector
-    GC_GENERATION = "gc_generation"  # a collection that tells its generation, which is its label
     COMPILE = "compile"  # code is compiled, or loaded onto the device
     COMPILER = "compiler"  # the compiler of models is at work
     RECOMPILE = "recompile"  # a watched process compiles a function once more

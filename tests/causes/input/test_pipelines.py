@@ -388,22 +388,6 @@ def test_what_a_cache_keeps_already_is_not_repeated():
     assert judge("heavy-cpu-transform", decoding(operators=AUGMENTING, nodes=nodes)) is None
 
 
-def filling(batches):
-    """Decoding takes 10 ms of two cores for a batch of 32; steps of 50 ms wait 4 ms on average."""
-    names = ("Batch", 21), ("Shuffle", 20), ("Map", 19)
-    stages = [
-        pipeline_job.stage(*one, *([["DecodeJpeg"]] if one[0] == "Map" else [])) for one in names
-    ]
-    stages[1]["size"] = 320
-    return decoding(4, work_ms=46, batch_ms=20, stages=stages, batches=batches)
-
-
-def test_a_shuffle_buffer_that_is_filled_in_every_epoch_explains_waits():
-    """100 ms at the begin of an epoch: that is 4 ms in each of 25 steps."""
-    assert judge("uncached-pipeline", filling(batches=25)).where[0].line == 19
-    assert judge("uncached-pipeline", filling(batches=250)) is None
-
-
 def interleaved(wait_ms=40, **more):
     nodes = [
         pipeline_job.node("Root", pipeline_job.STEPS),
