@@ -9,7 +9,6 @@ from contextlib import nullcontext
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.utils.checkpoint import checkpoint
 
 PAD, VOCABULARY = 0, 512
 
@@ -78,12 +77,11 @@ class Model(nn.Module):
         self.place = nn.Embedding(args.longest + 64, args.dim)
         self.layers = nn.ModuleList(Layer(args.dim, 4, args.peek) for _ in range(args.depth))
         self.norm, self.head = nn.LayerNorm(args.dim), nn.Linear(args.dim, VOCABULARY)
-        self.again = args.again
 
     def forward(self, tokens):
         x = self.token(tokens) + self.place.weight[: tokens.shape[1]]
         for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=False) if self.again else layer(x)
+            x = layer(x)
         return self.head(self.norm(x))
 
 
@@ -113,7 +111,6 @@ def main():
     p.add_argument("--batch", type=int, default=8)
     p.add_argument("--dim", type=int, default=96)
     p.add_argument("--depth", type=int, default=3)
-    p.add_argument("--again", action="store_true")
     p.add_argument("--compile", action="store_true")
     p.add_argument("--dynamic", action="store_true")
     p.add_argument("--backend", default="inductor")

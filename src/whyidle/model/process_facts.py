@@ -246,13 +246,6 @@ class LoaderFacts(Struct, frozen=True):
     asked: str | None = None
 
 
-class Neighbours(Struct, frozen=True):
-    """Other processes of the command that train on this host's CPU."""
-
-    processes: int
-    threads: int  # of their operators
-
-
 class Stepless(Struct, frozen=True):
     """Why no training step was seen."""
 

@@ -147,8 +147,6 @@ class Role(str, Enum):
     OPTIMIZER_FRAME = "optimizer_frame"
     BACKWARD_FRAME = "backward_frame"  # a backward pass is asked for
     ENGINE_FRAME = "engine_frame"  # a backward pass is run
-    RECOMPUTE_FRAME = "recompute_frame"  # a forward pass is run again
-    RECOMPUTE_CALL = "recompute_call"  # a forward pass is run that will be run again
     RESUMED_FRAME = "resumed_frame"  # the rest of a function behind a graph break
     COMPILED_REGION = "compiled_region"  # a call of compiled code; its label numbers the function
     STACK_RECORDING = "stack_recording"  # the framework notes where an operator was called

@@ -39,7 +39,7 @@ def find_late_rank(job: Job) -> LateRank | None:
     ):
         return None
     always = job.imbalance.loss_interval[0] * _own_share(late)
-    if is_by_chance(job, late) and always < LEAST_SHARE and predict_relief(job, late) is None:
+    if is_by_chance(job, late) and always < LEAST_SHARE:
         return None
     return late
 
@@ -93,21 +93,6 @@ def predict_as_fast(job: Job, late: LateRank) -> Predicted:
     found = max(found, job.imbalance.delay_share)
     won, most = found * _own_share(late), max(found, hopeful) * _own_share(late)
     return predict_removal(won * 0.5, most, "P8: that rank as fast as the slowest other", won * 0.9)
-
-
-def predict_relief(job: Job, late: LateRank) -> Predicted | None:
-    """P8 for a rank on a CPU that runs Python which the others do not, with recorded run times: it
-    reaches the recorded meetings earlier by what it runs longer. The lower gain leaves the other
-    ranks as recorded, some late by chance; the higher one assumes that none is. The middle is
-    expected, because ranks that share cores cause part of that chance. None if it does not run
-    longer."""
-    if late.reason not in RUNS or job.imbalance.paces is None:
-        return None
-    won, most = job.imbalance.gain_if_earlier(late.index)
-    if won < LEAST_SHARE:
-        return None
-    method = "P8: replay of meetings without that rank's longer run time"
-    return predict_removal(won * 0.5, most, method, (won + most) / 2)
 
 
 def waited_s(job: Job, late: LateRank) -> float:

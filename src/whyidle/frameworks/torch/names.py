@@ -126,8 +126,6 @@ _FRAMES: Final = (
     Rule(Role.BACKWARD_FRAME, r"torch/autograd/__init__\.py\(\d+\): (backward|_engine|grad)"),
     Rule(Role.ENGINE_FRAME, r"torch/autograd/__init__\.py\(\d+\): backward"),
     Rule(Role.ENGINE_FRAME, r"torch/autograd/graph\.py\(\d+\): _engine"),
-    Rule(Role.RECOMPUTE_FRAME, rf"{_CHECKPOINT}(recompute_fn|unpack_hook|backward)$"),
-    Rule(Role.RECOMPUTE_CALL, rf"{_CHECKPOINT}checkpoint$"),
     Rule(Role.STACK_RECORDING, r"torch/fx/traceback\.py\(\d+\): format_stack"),
     Rule(Role.PROFILER_CODE, r"torch/(autograd/profiler\w*|profiler/\w+)\.py\("),
     Rule(Role.STACK_RECORDING, r": (format_stack|_?extract_stack)(;|$)"),
