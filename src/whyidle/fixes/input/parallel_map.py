@@ -8,7 +8,7 @@ from whyidle.model.fix import Proposal, fix
 from whyidle.model.proof_facts import InputFacts
 
 
-@fix("serial-map", "small-data-threadpool", consent="rounding")
+@fix("serial-map", consent="rounding")
 def parallel_map(proof: Proof) -> Proposal | None:
     """Call the function of a tf.data stage for several elements at a time, in a thread pool with
     room for them where its calls wait. The order of the elements is preserved, but a function that
