@@ -52,7 +52,7 @@ def test_the_collector_rests_after_warm_up_and_still_frees_cycles(turn, monkeypa
 def test_asked_for_collections_come_as_often_as_is_foretold():
     predicted = Predicted(speedup=1.1, low=1.1, high=1.1, method="")
     facts = InterruptionFacts(explicit=True, thinned=predicted)
-    asked = Proof("", 0.1, 0.1, predicted, (), facts=facts)
+    asked = Proof("", predicted, (), low=0.1, high=0.1, facts=facts)
     plan = catalog.load_fixes()["gc-thinned"].decide(asked)
     assert [edit.value for edit in plan.edits] == [THINNED_STEPS]
 

@@ -376,7 +376,7 @@ def _compute_time(facts: StepScope) -> tuple[float, float] | None:
 
 def _excess_outside_backward(ranks: Sequence[StepScope], index: int) -> float:
     """Return a rank's excess compute outside backward passes, s per step; 0 where unknown. More
-    data lengthens the forward and the backward pass; excess outside of the latter alone is other work,
+    data lengthens both passes; excess outside of the backward pass alone is other work,
     which stack samples on a CPU cannot always separate."""
     times = [_compute_time(facts) for facts in ranks]
     known = [time for time in times if time is not None]

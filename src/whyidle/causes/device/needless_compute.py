@@ -112,8 +112,6 @@ def _prove_gradients_in_evaluation(facts: Facts) -> Proof | None:
     place = facts.places.place_of_samples(int(rows[0]))
     return Proof(
         headline=f"Evaluation runs with gradients enabled for {share:.0%} of the time",
-        low=low,
-        high=high,
         predicted=from_gains((low, expected, high), RECORDED),
         evidence=(
             make_evidence("work in evaluations with gradients on", share, "ratio", source="calls"),

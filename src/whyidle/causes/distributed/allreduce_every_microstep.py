@@ -73,8 +73,6 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
     return Proof(
         headline=f"Gradients are exchanged {rhythm.per_update} times per optimizer step; once is "
         "enough",
-        low=low,
-        high=high,
         predicted=predict_removal(low, high, "P7: (N - 1) / N of the exchanges", likely),
         evidence=(
             make_evidence("exchanges per update", rhythm.per_update, "1", source="host spans"),

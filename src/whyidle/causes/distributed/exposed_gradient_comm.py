@@ -76,8 +76,6 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
     expected = max(hidden, half * FROM_FEWER_BYTES) if seen.is_waiting_known else hidden
     return Proof(
         headline=_make_headline(seen, high),
-        low=low,
-        high=high,
         predicted=predict_removal(
             low, high, "P7: exchanges overlap with the backward pass", expected
         ),

@@ -54,8 +54,6 @@ def debug_mode(facts: Facts) -> Proof | None:
         evidence.append(make_evidence("samples in its code, share of step", sampled, "ratio"))
     return Proof(
         headline=mode.headline,
-        low=gains[0],
-        high=gains[2],
         predicted=from_gains(gains, "class figure, and samples in the mode's code"),
         evidence=tuple(evidence),
         confidence=0.8,

@@ -179,8 +179,6 @@ def _make_proof(
         held = [facts.share_of(spans & facts.time_of(name)) for name in buckets]
     return Proof(
         headline=headline,
-        low=low,
-        high=high,
         predicted=from_gains((low, expected, high), method),
         evidence=evidence,
         confidence=0.8,

@@ -113,8 +113,6 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"{workers.count} workers{with_threads} compete for "
         f"{_format_cores(workers.cores)}",
-        low=0.0,
-        high=high,
         predicted=from_gains((0.0, min(expected, high), high), f"P1: {method}"),
         evidence=(
             *wait_evidence(workers, "cpu", "delay"),
@@ -189,8 +187,6 @@ def _prove_own_threads(facts: Facts) -> Proof | None:
     whose = f" of {ranks} ranks" if ranks > 1 else ""
     return Proof(
         headline=f"Operators{whose} use {together} threads on {_format_cores(cores)}",
-        low=0.0,
-        high=share,
         predicted=from_gains((0.0, expected, share), method),
         removal=predict_removal(
             0.0, max(share, SPUN * facts.bucket_share("compute")), "threads that spin", expected

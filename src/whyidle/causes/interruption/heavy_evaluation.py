@@ -75,8 +75,6 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         headline=f"Evaluation leaves the {facts.device_noun} idle for {lost} of the recording"
         if len(facts.device)
         else f"Evaluation takes {lost} of the run time",
-        low=0.0,
-        high=high,
         predicted=predict_removal(
             0.0, high, "P9: idle time inside evaluation", _predict_larger_batches(facts, share)
         ),
