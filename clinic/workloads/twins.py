@@ -3,8 +3,6 @@
 import argparse
 import contextlib
 import json
-import os
-import signal
 import time
 
 import torch
@@ -49,16 +47,6 @@ def report(loss, x, rows):
     return f"{loss:.3f} " + " ".join(f"{k}:{v}" for k, v in sorted(table.items())[:20])
 
 
-def breathe(parent, rest):
-    """Holds the parent still for a share of the time, as a board that is too hot does."""
-    while os.getppid() == parent:
-        os.kill(parent, signal.SIGSTOP)
-        time.sleep(0.01 * rest)
-        os.kill(parent, signal.SIGCONT)
-        time.sleep(0.01 * (1 - rest))
-    os._exit(0)
-
-
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--words", type=int, default=2000)
@@ -73,7 +61,6 @@ def main():
     p.add_argument("--bucket-mb", type=float, default=25.0)
     p.add_argument("--compress", action="store_true")
     p.add_argument("--log-rows", type=int, default=0, help="rank 0 writes so much")
-    p.add_argument("--rest", type=float, default=0.0)
     p.add_argument("--steps", type=int, default=0)
     p.add_argument("--seconds", type=float, default=10.0)
     p.add_argument("--seed", type=int, default=0)
@@ -84,10 +71,6 @@ def main():
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(args.seed)
-    if rank == 1 and args.rest:
-        parent = os.getpid()
-        if os.fork() == 0:
-            breathe(parent, args.rest)
     model = DistributedDataParallel(
         Tagger(args.words, args.dim, args.depth, False),
         find_unused_parameters=args.search,

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import signal
 import time
 import wave
 
@@ -114,7 +113,6 @@ def main():
     add("--workers", type=int, default=1)
     add("--worker-threads", type=int, default=1)
     add("--ahead", type=int, default=2)
-    add("--rest", type=float, default=0.0)
     add("--repeat", type=int, default=8, help="passes over the clips in an epoch")
     add("--steps", type=int, default=0)
     add("--seconds", type=float, default=10.0)
@@ -145,7 +143,7 @@ def main():
     if args.workers:
         more["prefetch_factor"] = args.ahead
         more["persistent_workers"] = True
-        more["worker_init_fn"] = Threads(args.worker_threads, args.rest)
+        more["worker_init_fn"] = Threads(args.worker_threads)
     loader = DataLoader(
         data, args.batch, shuffle=True, drop_last=True, num_workers=args.workers, **more
     )
@@ -158,25 +156,12 @@ def main():
             json.dump({"begin": begin, "marks": marks, "samples": args.batch}, file)
 
 
-def breathe(parent, rest):
-    """Holds the parent still for a share of the time, so that the laptop stays cool."""
-    while os.getppid() == parent:
-        os.kill(parent, signal.SIGSTOP)
-        time.sleep(0.05 * rest)
-        os.kill(parent, signal.SIGCONT)
-        time.sleep(0.05 * (1 - rest))
-    os._exit(0)
-
-
 class Threads:
-    def __init__(self, count, rest):
-        self.count, self.rest = count, rest
+    def __init__(self, count):
+        self.count = count
 
     def __call__(self, _):
         torch.set_num_threads(self.count)
-        parent = os.getpid()
-        if self.rest and os.fork() == 0:
-            breathe(parent, self.rest)
 
 
 def train(args, loader, model, optimizer, device):

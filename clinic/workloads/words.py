@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import os
 import time
 from contextlib import nullcontext
@@ -10,7 +9,6 @@ from contextlib import nullcontext
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.utils.checkpoint import checkpoint
 
 PAD, VOCABULARY = 0, 512
 
@@ -45,40 +43,22 @@ def stack(lines, width, multiple):
 
 
 class Attention(nn.Module):
-    def __init__(self, dim, heads, by_hand):
+    def __init__(self, dim, heads):
         super().__init__()
         self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        self.heads, self.by_hand = heads, by_hand
+        self.heads = heads
 
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = self.qkv(x).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        if self.by_hand:
-            scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-            hidden = torch.ones(t, t, dtype=torch.bool, device=x.device).triu(1)
-            y = scores.masked_fill(hidden, float("-inf")).softmax(-1) @ v
-        else:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(y.transpose(1, 2).reshape(b, t, c))
 
 
-class Library(nn.Module):
-    """PyTorch's own, whose weights nobody looks at."""
-
-    def __init__(self, dim, heads, weights):
-        super().__init__()
-        self.heads = nn.MultiheadAttention(dim, heads, batch_first=True)
-        self.weights = weights
-
-    def forward(self, x):
-        y, _ = self.heads(x, x, x, need_weights=self.weights)
-        return y
-
-
 class Layer(nn.Module):
-    def __init__(self, dim, heads, attend, by_hand, peek):
+    def __init__(self, dim, heads, peek):
         super().__init__()
-        self.attend = attend(dim, heads, by_hand)
+        self.attend = Attention(dim, heads)
         self.n1, self.n2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
         self.peek, self.largest = peek, 0.0
@@ -93,19 +73,15 @@ class Layer(nn.Module):
 class Model(nn.Module):
     def __init__(self, args):
         super().__init__()
-        attend = Library if args.library else Attention
         self.token = nn.Embedding(VOCABULARY, args.dim, padding_idx=PAD)
         self.place = nn.Embedding(args.longest + 64, args.dim)
-        self.layers = nn.ModuleList(
-            Layer(args.dim, 4, attend, args.by_hand, args.peek) for _ in range(args.depth)
-        )
+        self.layers = nn.ModuleList(Layer(args.dim, 4, args.peek) for _ in range(args.depth))
         self.norm, self.head = nn.LayerNorm(args.dim), nn.Linear(args.dim, VOCABULARY)
-        self.again = args.again
 
     def forward(self, tokens):
         x = self.token(tokens) + self.place.weight[: tokens.shape[1]]
         for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=False) if self.again else layer(x)
+            x = layer(x)
         return self.head(self.norm(x))
 
 
@@ -135,9 +111,6 @@ def main():
     p.add_argument("--batch", type=int, default=8)
     p.add_argument("--dim", type=int, default=96)
     p.add_argument("--depth", type=int, default=3)
-    p.add_argument("--library", action="store_true", help="nn.MultiheadAttention")
-    p.add_argument("--by-hand", action="store_true", help="attention written out, or its weights")
-    p.add_argument("--again", action="store_true")
     p.add_argument("--compile", action="store_true")
     p.add_argument("--dynamic", action="store_true")
     p.add_argument("--backend", default="inductor")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from watched_run import add_facts
-from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.device_timestamps import ASKED, BATCH, EMPTY, MARK, STEPPED
@@ -126,34 +125,6 @@ def read(seen, every=7_000_000, pids=(4711,)):
     return Telemetry(
         {name: Series(seen.base_ns + times, each) for name, each in series.items()}, {}
     )
-
-
-@pytest.mark.parametrize("work", [ms(6), ms(24)])
-@pytest.mark.parametrize("burst", [False, True])
-def test_reads_of_the_gpu_tell_how_much_of_an_evaluation_it_idles(work, burst):
-    seen, without = job(60, "evaluation", work), job(3)
-    truth = shares(diagnose_job([seen]))
-    live = replace(watched(seen), telemetry=read(seen))
-    if burst:
-        told = {"switches": {}, "burst": {"window": WINDOW}}
-        live = replace(live, bursts=(add_facts(without, told),))
-    diagnosis = diagnose_job([live])
-    assert shares(diagnosis) == pytest.approx(truth, abs=0.05)
-    heavy = found(diagnosis, "heavy-evaluation")
-    assert heavy.bucket == "interruption"
-    assert heavy.lost.high == pytest.approx(truth["interruption"], abs=0.05)
-    rarer = next(p.predicted for p in heavy.fixes if p.fix == "rarer-evaluation")
-    none = Facts(seen).step_s / Facts(job(60)).step_s
-    assert rarer.low < none < 1.05 * rarer.high  # which is no more than its cost allows
-    assert 1 - 1 / rarer.speedup == pytest.approx(0.9 * (1 - 1 / none), abs=0.06)
-
-
-@pytest.mark.parametrize("blind", [{"pids": (4711, 4712)}, {"every": ms(100)}], ids=str)
-def test_reads_of_a_shared_gpu_or_a_few_tell_nothing_of_evaluations(blind):
-    seen = job(60, "evaluation", ms(6))
-    diagnosis = diagnose_job([replace(watched(seen), telemetry=read(seen, **blind))])
-    assert diagnosis.attribution.interruption == 0.0
-    assert found(diagnosis, "heavy-evaluation").bucket == "unknown"
 
 
 def test_a_queue_of_copies_is_not_told_as_computing():

@@ -19,7 +19,7 @@ from whyidle.model.proof_facts import HostFacts, ProofFacts, TransferFacts
 
 def judged(speedup, low):
     predicted = Predicted(speedup=speedup, low=low, high=2.0, method="of this test")
-    proof = Proof("slow", 0.0, 0.5, predicted, (), 0.9)
+    proof = Proof("slow", predicted, (), 0.9, low=0.0, high=0.5)
     return ProvenCause(catalog.load_causes()["dataloader-no-workers"], proof, None, 1.0)
 
 
@@ -72,7 +72,7 @@ def facts_of(cause, values):
 
 def proven(cause, speedup, high, **facts):
     predicted = Predicted(speedup=speedup, low=1.0, high=speedup, method="of this test")
-    proof = Proof("slow", 0.0, high, predicted, (), 0.8, facts=facts_of(cause, facts))
+    proof = Proof("slow", predicted, (), facts=facts_of(cause, facts), low=0.0, high=high)
     return ProvenCause(catalog.load_causes()[cause], proof, None, 1.0)
 
 
@@ -181,7 +181,7 @@ def any_proof(choose):
     if choose.random() < 0.5:
         ends = sorted(choose.uniform(1.0, 6.0) for _ in range(3))
         removal = Predicted(low=ends[0], speedup=ends[1], high=ends[2], method="of this test")
-    proof = Proof("slow", choose.uniform(0.0, cost), cost, predicted, (), 0.8, removal=removal)
+    proof = Proof("slow", predicted, (), removal=removal, low=choose.uniform(0.0, cost), high=cost)
     share = choose.uniform(0.05, 0.9)
     scatter = BucketSpread(share, choose.uniform(0.0, share))
     return ProvenCause(choose.choice(CAUSES), proof, None, choose.choice([0.5, 1.0]), scatter)
@@ -212,7 +212,7 @@ def test_no_gain_exceeds_the_cost_and_what_a_model_says_is_recovered_beside_it()
 def test_only_what_is_known_to_cost_much_is_critical(cause, low, high):
     """Of every cause. Its fixes may raise the low end, by what they save at least."""
     predicted = Predicted(speedup=2.0, low=1.0, high=2.5, method="of this test")
-    item = ProvenCause(cause, Proof("slow", low, high, predicted, (), 0.9), None, 1.0)
+    item = ProvenCause(cause, Proof("slow", predicted, (), 0.9, low=low, high=high), None, 1.0)
     (finding,) = findings_of(SimpleNamespace(attribution={cause.bucket: high}), [item])
     is_sure = finding.lost.low >= WORTH and finding.expected_loss >= CRITICAL - ROUNDED
     assert finding.severity != "critical" or is_sure

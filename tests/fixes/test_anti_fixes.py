@@ -15,7 +15,7 @@ from docs import fixes_page
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.diagnosis.wording import by_hand, summarize_edits
-from whyidle.fixes.host.debug_mode_off import ADVICE, SWITCHES
+from whyidle.fixes.host import BY_HAND, SWITCHES
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.knobs import KNOBS, setting_problem
@@ -85,7 +85,7 @@ VARIANTS = [
     | ({"own": 2} if flag else {})
     for flag, mode, size in product(
         (False, True),
-        (*SWITCHES, *ADVICE, "jax_disable_jit", "narrow_cpu"),
+        (*SWITCHES, *BY_HAND, "jax_disable_jit", "narrow_cpu"),
         (
             {"calls": 100.0, "mean_bytes": 1e4, "purpose": "metrics"},
             {"calls": 4.0, "mean_bytes": 5e8, "purpose": "norms"},
@@ -103,7 +103,7 @@ VARIANTS = [
             {"all_used": False, "same_unused": True},
             {"pipeline": "python"},
             {"pipeline": "rows"},
-            {"pipeline": "operators", "shuffled": True, "before_shuffle": "map(decode)"},
+            {"pipeline": "operators", "shuffled": True},
             {"recompute": "blocks.0,blocks.1", "again": 0.1},
             {"layer": "LSTM"},
         ),
@@ -116,7 +116,7 @@ def proofs_of(kind):
     """Of every situation that differs in what this class of facts has fields for, one."""
     facts = [among(kind, USUAL | one) for one in VARIANTS]
     told = {repr(each): kind(**each) for each in facts}
-    return [Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=each) for each in told.values()]
+    return [Proof("It costs", PREDICTED, (), facts=each) for each in told.values()]
 
 
 @functools.cache
@@ -201,7 +201,7 @@ def test_no_search_for_algorithms_is_switched_on_where_shapes_are_new():
     """That they never are is what the cause has proven where it says that it is off."""
     decide = catalog.load_fixes()["cudnn-benchmark"].decide
     for on in (True, False):
-        plan = decide(Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=DeviceFacts(benchmark=on)))
+        plan = decide(Proof("It costs", PREDICTED, (), facts=DeviceFacts(benchmark=on)))
         assert [edit.value for edit in plan.edits] == [not on]
 
 
@@ -273,7 +273,7 @@ def test_batches_of_many_thousands_want_layer_wise_learning_rates(batch, ranks, 
     """8,192 samples of all ranks are where Goyal et al. (2017) stop and You et al. (2017) begin."""
     facts = DeviceFacts(times=4, batch=batch, ranks=ranks)
     plan = catalog.load_fixes()["larger-batch"].decide(
-        Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=facts)
+        Proof("It costs", PREDICTED, (), facts=facts)
     )
     assert ("8,192 samples per step over all ranks" in plan.risk) == large
     assert ("LARS" in plan.risk and "LAMB" in plan.risk) == large
@@ -319,7 +319,7 @@ def test_no_patch_leaves_a_copy_back_to_the_host_unwaited_for(line):
 
 def test_a_cache_needs_samples_that_were_seen_to_be_the_same():
     decide = catalog.load_fixes()["cached-preprocessing"].decide
-    seen = Proof("It costs", 0.1, 0.3, PREDICTED, (), facts=InputFacts(same_again=False))
+    seen = Proof("It costs", PREDICTED, (), facts=InputFacts(same_again=False))
     assert decide(seen) is None
     led = decide(replace(seen, facts=InputFacts(same_again=False, leading=PREDICTED)))
     assert led is not None

@@ -11,7 +11,7 @@ GAIN = Predicted(speedup=1.2, low=1.1, high=1.3, method="test")
 
 
 def plan(fix: str, *where: Place, **facts: object):
-    proof = Proof("Test", 0.1, 0.2, GAIN, (), where=where, facts=facts_of(fix, **facts))
+    proof = Proof("Test", GAIN, (), where=where, facts=facts_of(fix, **facts))
     return catalog.load_fixes()[fix].decide(proof)
 
 

@@ -12,7 +12,7 @@ GAIN = Predicted(speedup=1.2, low=1.1, high=1.4, method="")
 
 
 def proof(facts: ProofFacts) -> Proof:
-    return Proof("Something costs", 0.1, 0.3, GAIN, (), facts=facts)
+    return Proof("Something costs", GAIN, (), facts=facts)
 
 
 def plan(fix: str, **facts: object):

@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle.fixes.advice.input import ADVICE
-from whyidle.fixes.input.cached_preprocessing import cached_preprocessing
+from whyidle.fixes.input import cached_preprocessing
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import InputFacts
@@ -16,5 +16,5 @@ SHARDED = next(fix for fix in ADVICE if fix.id == "sharded-data")
 @pytest.mark.parametrize(("size", "shown"), [(43_000_000, " (about 43 MB)"), (None, "")])
 def test_the_command_is_named_with_its_size(fix, size, shown):
     facts = InputFacts(epoch_bytes=size)
-    proof = Proof("found", 0.1, 0.5, predicted=GAIN, evidence=(), facts=facts)
+    proof = Proof("found", GAIN, (), facts=facts)
     assert f": whyidle prepare{shown}" in fix.decide(proof).summary

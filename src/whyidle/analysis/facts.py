@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from whyidle.analysis.arrays import I64, Mask
 from whyidle.analysis.device.device_peaks import DevicePeaks, peak_of
-from whyidle.analysis.device.evaluation_utilization import EvaluationUtilization, busy_evaluating
 from whyidle.analysis.device.flops import Work, work_of_events
 from whyidle.analysis.device.kernel_classes import KernelClass, classify_kernel
 from whyidle.analysis.device.kernel_launches import KernelLaunches
@@ -24,7 +23,6 @@ from whyidle.analysis.integer_codes import used_codes
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.lines.step_by_line import StepLine, divide_step
 from whyidle.analysis.partition.device_waits import DeviceWaits
-from whyidle.analysis.partition.host_activity import interrupting_rows
 from whyidle.analysis.ranks.blocking_collectives import held_up
 from whyidle.analysis.ranks.collectives import Collectives, find_collectives
 from whyidle.analysis.steps.burst_choice import sort_bursts, with_run_context
@@ -306,20 +304,9 @@ class Facts(StepScope):
         if not bursts:
             return None
         run = (self.step_s, self.reasons) if self.host.progress.is_sufficient else None
-        burst = Facts(
-            with_run_context(bursts[0], self.timeline, self.steps, run, self.evaluation_utilization)
-        )
+        burst = Facts(with_run_context(bursts[0], self.timeline, self.steps, run))
         burst.live = self
         return burst
-
-    @cached_property
-    def evaluation_utilization(self) -> EvaluationUtilization | None:
-        """How busy a device with marks only was during evaluations; None where unknown."""
-        rows = interrupting_rows(self.host, self.steps, Role.EVALUATION)
-        host = self.timeline.host
-        has_marks_only = self.host.progress.is_sufficient and not len(self.device)
-        spans = union_of(host.start[rows], host.end[rows])
-        return busy_evaluating(self.timeline, self.steps, spans) if has_marks_only else None
 
     @cached_property
     def operators(self) -> list[OperatorTime]:

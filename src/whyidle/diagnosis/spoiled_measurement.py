@@ -9,7 +9,6 @@ from typing import Final
 from whyidle.analysis.device.device_backlog import earlier_work
 from whyidle.analysis.device.lost_kernels import LOST, lost_launches, why_lost
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.input.tfdata_pipelines import describe_fill
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.steps.undisturbed_steps import cores_of_others
 from whyidle.diagnosis.job_starts import steps_of
@@ -85,9 +84,8 @@ def note_slow_start(job: Job) -> list[str]:
     slow = "the first step" if first == 1 else f"the first {first} steps"
     each = "" if first == 1 else " each on average"
     share = lead.warm_up.total / max(int((lead.steps.end - lead.steps.start).sum()), 1)
-    fill = describe_fill(lead, lead.warm_up.total / 1e9)
     text = (
-        f"slow start: {fill[0] + '; ' if fill else ''}{slow} took "
+        f"slow start: {slow} took "
         f"{format_duration(float(lead.warm_up_s.mean()))}{each}, {share:.0%} of the recorded "
         f"time{_main_activity(lead)}"
     )

@@ -1,1 +1,1 @@
-"""One fix per file; see ``whyidle.model.fix``."""
+"""Fixes by subject, and tables of advice; see ``whyidle.model.fix``."""

@@ -100,7 +100,6 @@ _PROGRAM: Final = (
     Rule(Role.TRAINING_STEP, r"(?i:^##? ?step|^iteration \d)|^step of "),
     Rule(Role.GC, r"^Python GC|^gc\.collect|<built-in function collect>|: collect_garbage"),
     Rule(Role.GC_CALL, r"gc\.collect|<built-in function collect>|: collect_garbage"),
-    Rule(Role.GC_GENERATION, r"^Python GC, generation (?P<label>\d)"),
 )
 _SERVING: Final = (
     Rule(Role.SERVING_STEP, r"^(?P<SGLang>step)\[", _MARK),

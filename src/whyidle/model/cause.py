@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isnan
 from typing import Any, Literal, TypeVar
 
 from whyidle.model.buckets import BUCKETS, Bucket
@@ -51,13 +52,11 @@ F = TypeVar("F", bound=ProofFacts)
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A proven cause. ``low`` and ``high`` are the share of the step that it costs (0-1),
-    ``predicted`` is the gain of its usual remedy, ``removal`` that of its complete absence, if the
-    remedy leaves a part of it."""
+    """A proven cause. ``low`` and ``high`` are the share of the step that it costs (0-1), by
+    default what ``predicted`` saves: the gain of its usual remedy. ``removal`` is that of its
+    complete absence, if the remedy leaves a part of it."""
 
     headline: str
-    low: float
-    high: float
     predicted: Predicted
     evidence: tuple[Evidence, ...]
     confidence: float = 0.8
@@ -66,6 +65,14 @@ class Proof:
     bucket: Bucket | None = None  # bucket of its time in this run, if not the cause's own
     removal: Predicted | None = None
     once: float = 0.0  # share of the whole run that it costs once, before the steps of the shares
+    low: float = float("nan")
+    high: float = float("nan")
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            if isnan(getattr(self, name)):
+                saved = 1.0 - 1.0 / float(getattr(self.predicted, name))
+                object.__setattr__(self, name, saved)
 
     def get_facts(self, kind: type[F]) -> F:
         """The facts if they have this class, else its defaults."""

@@ -110,20 +110,11 @@ class Compilation(Struct, frozen=True):
     failed: str | None = None  # why it was given up
 
 
-class GraphBreak(Struct, frozen=True):
-    """A line at which the compiler returned to Python, and how often."""
-
-    reason: str = ""
-    stack: str = ""
-    count: int = 1
-
-
 class CompilerFacts(Struct, frozen=True):
-    """The compilations and graph breaks of a process."""
+    """The compilations of a process."""
 
     functions: int = 0
     compiles: tuple[Compilation, ...] = ()
-    graph_breaks: tuple[GraphBreak, ...] = ()
 
 
 class BurstFacts(Struct, frozen=True):
@@ -149,8 +140,6 @@ class BurstInRun(BurstFacts, frozen=True):
     usual_s: float | None = None  # median length of the steps around it, s
     run_s: float | None = None  # mean length of the run's steps, s
     run: Mapping[str, float] = field(default_factory=dict)  # reason -> share of the run's steps
-    busy: float = 0.0  # share of the run in which the device was busy
-    evaluating: float = 0.0  # share of the run in which evaluations kept it busy
 
 
 class BurstLog(Struct, frozen=True):
@@ -255,13 +244,6 @@ class LoaderFacts(Struct, frozen=True):
     making: str | None = None
     collating: str | None = None
     asked: str | None = None
-
-
-class Neighbours(Struct, frozen=True):
-    """Other processes of the command that train on this host's CPU."""
-
-    processes: int
-    threads: int  # of their operators
 
 
 class Stepless(Struct, frozen=True):

@@ -34,10 +34,8 @@ class AllocationFacts(ProofFacts):
 class DeviceFacts(ProofFacts):
     """Facts on the device's work."""
 
-    attention: bool = False  # whether attention is written out
     libraries: tuple[str, ...] | None = None
     """libraries whose attention it is and that can fuse it; None: not known"""
-    compiled: Predicted | None = None  # what compiling attention gains on a CPU
     times: int | None = None  # how much larger the batch should be
     batch: int | None = None  # samples
     ranks: int = 1
@@ -109,7 +107,6 @@ class HardwareFacts(ProofFacts):
 
     rank: int | None = None
     cpu: bool = False  # whether its process waits for a core
-    stopped: bool = False  # whether its process is stopped by a signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,6 @@ class HostFacts(ProofFacts):
     """Facts on the host's work in a step."""
 
     mode: str = ""  # debugging mode that is on
-    was: str | None = None  # value of the variable that switches it on
     every: int = 10  # steps after which a call is soon enough
     calls: int | None = None  # short operators that a line calls in each step
     library: str | None = None  # whose Python runs
@@ -217,7 +213,6 @@ class InterruptionFacts(ProofFacts):
     histograms: bool = False
     compiler: bool = False
     unrolled: str = ""  # where a loop is that a compiler unrolls
-    before_shuffle: str | None = None  # function of the stage before a shuffle buffer
     framework: str = ""
     cached: Predicted | None = None  # what compiled code on a disk gains
     without_graph: Predicted | None = None  # what evaluating without gradients gains

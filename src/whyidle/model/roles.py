@@ -67,7 +67,6 @@ class Role(str, Enum):
     PLOT = "plot"
     GC = "gc"
     GC_CALL = "garbage_collection_call"  # the script calls the garbage collector
-    GC_GENERATION = "gc_generation"  # a collection that tells its generation, which is its label
     COMPILE = "compile"  # code is compiled, or loaded onto the device
     COMPILER = "compiler"  # the compiler of models is at work
     RECOMPILE = "recompile"  # a watched process compiles a function once more
@@ -119,11 +118,8 @@ class Role(str, Enum):
     DATA_MOVEMENT = "data_movement"
     """an operator that computes nothing: copies, views, reads of a value"""
     SCALAR_OPERATOR = "scalar_operator"  # an operator that reads one number
-    BATCHED_PRODUCT = "batched_product"
     BATCHED_PRODUCT_CALL = "batched_product_call"
     """a batched matrix product, or an operator that may call one"""
-    PRODUCT_WRAPPER = "product_wrapper"  # an operator that only calls the one that computes
-    LOOKUP = "lookup"
     LOOKUP_GRADIENT = "lookup_gradient"  # of a lookup in a table
     INDEXING_GRADIENT = "indexing_gradient"  # of such a lookup, or of a part of a tensor
     ZERO_FILL = "zero_fill"  # an operator that fills a tensor with one value
@@ -151,9 +147,6 @@ class Role(str, Enum):
     OPTIMIZER_FRAME = "optimizer_frame"
     BACKWARD_FRAME = "backward_frame"  # a backward pass is asked for
     ENGINE_FRAME = "engine_frame"  # a backward pass is run
-    RECOMPUTE_FRAME = "recompute_frame"  # a forward pass is run again
-    RECOMPUTE_CALL = "recompute_call"  # a forward pass is run that will be run again
-    COMPILED_FRAME = "compiled_frame"  # a piece of compiled code
     RESUMED_FRAME = "resumed_frame"  # the rest of a function behind a graph break
     COMPILED_REGION = "compiled_region"  # a call of compiled code; its label numbers the function
     STACK_RECORDING = "stack_recording"  # the framework notes where an operator was called
@@ -181,7 +174,6 @@ class Role(str, Enum):
     SUBPROCESS_CODE = "subprocess_code"
     FILE_CODE = "file_code"  # writes files
     EXCHANGE_CODE = "exchange_code"  # talks to other ranks
-    SOFTMAX_CALL = "softmax_call"  # a stack whose innermost line is in the framework's softmax
 
 
 _BATCH: Final = (Role.BATCH_REQUEST, Role.LOADER)

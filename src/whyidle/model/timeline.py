@@ -25,7 +25,6 @@ from whyidle.model.process_facts import (
     BurstInRun,
     KeptLoss,
     LifePhases,
-    Neighbours,
     ProcessFacts,
     Stepless,
 )
@@ -196,7 +195,6 @@ class Timeline:
     process: ProcessFacts = field(default_factory=ProcessFacts)
     phases: LifePhases = field(default_factory=LifePhases)
     kept_losses: tuple[KeptLoss, ...] = ()  # lines that keep a loss of every step
-    neighbours: Neighbours | None = None
     stepless: Stepless | None = None  # of a command without training steps
     burst: BurstInRun | None = None  # the steps that it records, if it is a burst
     loading: Loading = field(default_factory=Loading)

@@ -20,11 +20,9 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.diagnosis.job_starts import JobStart, jobs_of, name_of
 from whyidle.diagnosis.process_reading import read_process
 from whyidle.errors import BrokenTraceError, InputError, OutputError
-from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Diagnosis, RunInfo
 from whyidle.model.live import telemetry_lines
 from whyidle.model.live.telemetry import Target, Telemetry
-from whyidle.model.process_facts import Neighbours
 from whyidle.model.redaction import redact_command
 from whyidle.model.timeline import Timeline
 from whyidle.probe import wire
@@ -243,7 +241,6 @@ def read_recording(recording: Path) -> list[Timeline]:
         for timeline in timelines
         if timeline is not None
     ]
-    ranks = note_concurrent(ranks)
     return sorted(ranks, key=lambda timeline: (timeline.rank is None, timeline.rank))
 
 
@@ -280,32 +277,3 @@ def _run_info(recording: Path, timelines: list[Timeline]) -> RunInfo:
         whyidle=__version__,
         sources=[Path(timeline.source.path).name for timeline in timelines],
     )
-
-
-def note_concurrent(timelines: Sequence[Timeline]) -> list[Timeline]:
-    """Set ``neighbours`` of each timeline: how many other processes train on the CPU at the same
-    time, ranks or several jobs of one script, and their number of operator threads: each process
-    only knows its own, but they share the cores."""
-    return [
-        _with_concurrent(each, [one for one in timelines if one is not each]) for each in timelines
-    ]
-
-
-def _with_concurrent(timeline: Timeline, others: Sequence[Timeline]) -> Timeline:
-    meanwhile = (other for other in others if _overlaps(timeline, other))
-    threads = [other.process.operator_threads or 1 for other in meanwhile]
-    if not threads:
-        return timeline
-    return replace(timeline, neighbours=Neighbours(len(threads), sum(threads)))
-
-
-def _overlaps(timeline: Timeline, other: Timeline) -> bool:
-    (begin, end), (began, ended) = _active_span(timeline), _active_span(other)
-    together = min(end, ended) - max(begin, began)
-    here = timeline.hostname == other.hostname
-    return here and other.info.kind == "cpu" and together > MOSTLY * (end - begin)
-
-
-def _active_span(timeline: Timeline) -> tuple[int, int]:
-    begin = timeline.process.first_step or timeline.base_ns
-    return begin, timeline.base_ns + int(timeline.host.end.max(initial=0))

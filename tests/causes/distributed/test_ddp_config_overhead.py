@@ -103,28 +103,6 @@ TOLD = {
 }
 
 
-def test_on_a_cpu_every_parameter_that_is_noted_costs_as_well():
-    proof = judge_all(CAUSE, [watched(walk=500, told=TOLD)])
-    assert proof.bucket == "compute"
-    step = 10 * 800 + 500 + 100
-    assert abs(proof.high - (500 + 1000 * 2.0) / step) < 0.02
-    (place,) = proof.where
-    assert (place.file, place.line, place.function) == ("train.py", 12, "main")
-
-
-def test_on_a_cpu_the_exchange_of_what_was_used_is_foretold_by_the_jobs_own():
-    without = judge_all(CAUSE, [watched(walk=500, told=TOLD)]).predicted
-    waits = (400, 400, 400, 1600, 1600, 1600)
-    proof = judge_all(CAUSE, [watched(walk=500, told=TOLD, waits=waits)])
-    step = 10 * 800 + 500 + 1000 + 100
-    assert proof.high < 0.3  # nothing of it is measured
-    assert proof.predicted.speedup > without.speedup + 400 / step / 2
-    assert proof.predicted.high > without.high + 800 / step / 2
-    assert proof.predicted.low < without.low + 0.01
-    plan = proposed(proof)["ddp-find-unused-off"]
-    assert plan.predicted == proof.predicted
-
-
 def test_nobody_is_told_to_fix_the_graph_where_all_is_used():
     proof = judge_all(CAUSE, [watched(walk=500, told={**TOLD, "unused_parameter_size": 0})])
     plan = proposed(proof)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cured_twins import covers, judge, judge_all, twin_speedup
-from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
@@ -50,23 +49,6 @@ def test_exchanges_of_every_micro_batch():
     assert [place.line for place in proof.where] == [21]
     assert covers(proof, twin_speedup(sick, accumulating(1)))
     assert judge("allreduce-every-microstep", accumulating(1)) is None
-
-
-def test_a_promise_above_the_cost_says_what_is_saved_besides():
-    """What waits is the finding's cost; copying gradients is computing, and is saved as well."""
-    plain = accumulating(4).timeline()
-    rounds = np.arange(1, 49)
-    step = int(Facts(plain).step_s * 1e9) // 4
-    pace = CpuPace(time=rounds * step, ran=rounds * step, queued=rounds * 0)
-    ddp = {"total_parameter_size_bytes": 5_000_000}
-    copying = add_facts(replace(plain, pace=pace), {"ddp": ddp})
-    without, proof = (judge_all("allreduce-every-microstep", [one]) for one in (plain, copying))
-    assert 1.0 - 1.0 / proof.predicted.high > proof.high + 0.02
-    assert "saves copies of gradients: about" in proof.headline
-    assert "copies of gradients" in proof.predicted.method
-    assert "copying" in proof.evidence[1].quantity
-    assert 1.0 - 1.0 / without.predicted.high == pytest.approx(without.high, abs=1e-6)
-    assert "copying" not in without.headline + without.predicted.method
 
 
 def uneven(exchanges, *extra):
@@ -119,41 +101,6 @@ def test_python_of_one_rank_is_lateness_not_everybodys_python():
     sick = together(("python", 10), ("python", 20))
     gained = Facts(sick[0]).step_s / Facts(even[0]).step_s  # what one has beyond stays
     assert told.low <= gained <= told.high * 1.01
-
-
-def jittering(*python, seed=5):
-    """Two ranks in each of whose steps something else takes a while by chance, beside Python."""
-    chance = np.random.default_rng(seed)
-    guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
-    ran, ends = np.zeros((2, 60), np.int64), np.zeros((2, 60), np.int64)
-    for step in range(60):
-        for rank, (own, guest) in enumerate(zip(python, guests, strict=True)):
-            guest.work(FORWARD, ms(10))
-            guest.python(SLOW, ms(own))
-            guest.backward(BACKWARD, ms(10))
-            guest.wait(BACKWARD, ms(float(chance.exponential(4))))
-            ran[rank, step] = guest._ran
-        exchange(guests)
-        ends[:, step] = guests[0].now - ms(21)
-        for guest in guests:
-            guest.step(STEP, ms(1))
-    return [
-        replace(
-            guest.timeline(), pace=CpuPace(ends[rank] - ends[0, 0] + 1, ran[rank], 0 * ran[rank])
-        )
-        for rank, guest in enumerate(guests)
-    ]
-
-
-def test_a_rank_that_chance_makes_the_first_now_and_then_is_worth_what_it_runs_longer():
-    sick, cured = jittering(4, 0), jittering(0, 0)
-    proof = judge_all("late-rank", sick)
-    assert proof.facts.rank == 0
-    assert "late most often" in proof.headline
-    gained = Facts(sick[0]).step_s / Facts(cured[0]).step_s
-    assert covers(proof, gained)
-    assert abs(proof.predicted.speedup - gained) < 0.05
-    assert "explain" in catalog.load_fixes()["explain-late-rank"].decide(proof).summary
 
 
 def taking_turns(spread, *, evenly=False, more=0.0):
@@ -316,69 +263,6 @@ def test_ranks_on_cpus_exchange_less_often_or_in_half_the_bytes():
     batch_s = Facts(cured[0]).step_s / 2 + 0.5e-3  # the optimizer is spared every other time, too
     assert told.low <= Facts(sick[0]).step_s / batch_s <= told.high
     assert told.speedup > 1.1
-
-
-def bucketed(exchanges, bytes_each, **told):
-    """Ranks of two micro-batches a step that copy gradients of so many bytes to exchange them."""
-    copy_ms = 6 * bytes_each / 12e9 * 1e3
-    guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
-    ends, ran = [], []
-    for guest in guests:
-        guest.facts["ddp"] = {"total_parameter_size_bytes": bytes_each, **told}
-    for _ in range(20):
-        for number in range(2):
-            shared = number >= 2 - exchanges
-            for guest in guests:
-                guest.work(FORWARD, ms(4))
-                with guest.call("whyidle::backward", HostKind.OP):
-                    guest.work(BACKWARD, ms(20 + shared * copy_ms))
-            if shared:
-                exchange(guests, 5)
-                ends.append(guests[0].now)
-                ran.append(guests[0]._ran)
-        for guest in guests:
-            guest.step(STEP, ms(1))
-    found = [guest.timeline() for guest in guests]
-    ends, ran = np.array(ends) - found[0].base_ns, np.array(ran)
-    return [replace(each, pace=CpuPace(ends, ran, 0 * ran)) for each in found]
-
-
-def test_copies_of_gradients_are_spared_with_an_exchange():
-    sick, cured = bucketed(2, 30e6), bucketed(1, 30e6)
-    told = judge_all("allreduce-every-microstep", sick).predicted
-    gained = Facts(sick[0]).step_s / Facts(cured[0]).step_s
-    assert told.low <= gained <= told.high
-    assert told.speedup == pytest.approx(gained, rel=0.03)
-    views = judge_all("allreduce-every-microstep", bucketed(2, 30e6, gradient_as_bucket_view=1))
-    assert views.predicted.speedup < told.speedup - 0.1
-    assert views.high == judge_all("allreduce-every-microstep", sick).high
-
-
-def test_fewer_exchanges_spare_copies_and_the_optimizer_where_exchanging_is_the_trouble():
-    def one(length, megabytes):
-        guests = [RecordedJob(rank=str(rank), world_size="2") for rank in range(2)]
-        ends = []
-        for guest in guests:
-            guest.facts["ddp"] = {"total_parameter_size_bytes": megabytes * 1e6}
-        for _ in range(20):
-            for guest in guests:
-                guest.backward(BACKWARD, ms(20))
-            exchange(guests, length)
-            ends.append(guests[0].now)
-            for guest in guests:
-                guest.step(STEP, ms(4))
-        found = [guest.timeline() for guest in guests]
-        ends = np.array(ends) - found[0].base_ns
-        paced = [replace(each, pace=CpuPace(ends, ends // 2, 0 * ends)) for each in found]
-        proof = judge_all("exposed-gradient-comm", paced)
-        return catalog.load_fixes()["fewer-exchanges"].decide(proof).predicted, Facts(found[0])
-
-    told, facts = one(20, 12)
-    spared = (20 * 0.9 + 6 * 12e6 / 12e9 * 1e3 + 4) / 2 / (facts.step_s * 1e3)
-    assert told.speedup == pytest.approx(1 / (1 - spared), rel=0.02)
-    assert told.low <= told.speedup <= told.high
-    little, facts = one(2, 12)
-    assert little.high <= 1 / (1 - 1 / (facts.step_s * 1e3)) + 0.01
 
 
 def test_a_search_for_unused_parameters_is_not_python_of_the_step():

@@ -1,17 +1,15 @@
-"""Compilers in watched jobs on the CPU: recompilation, warm-up and graph breaks."""
+"""Compilers in watched jobs on the CPU: recompilation and warm-up."""
 
 import pytest
 
 from cured_twins import covers, judge, twin_speedup
 from whyidle.analysis.facts import Facts
-from whyidle.model.cause import Proof
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob
 
 MODEL = "/job/model.py"
 LOOP = "/job/train.py(20): <module>"
 FORWARD = f"{MODEL}(9): forward;{LOOP}"
-RESUMED = f"{MODEL}(12): torch_dynamo_resume_in_forward_at_12;{FORWARD}"
 CODE = (
     "/tmp/cache/5s/c" + "a" * 51 + ".py(90): call;/x/torch/_inductor/output_code.py(7): __call__;"
 )
@@ -26,7 +24,7 @@ def compiling(job: RecordedJob, name: str, seconds: float, reason: str = REASON)
     with job.call(name):
         job.python(f"/x/torch/_dynamo/convert_frame.py(1): _compile;{FORWARD}", ms(seconds * 1e3))
     compiler = job.documents.setdefault(
-        "compiles.json", {"count": 0, "functions": 1, "compiles": [], "graph_breaks": []}
+        "compiles.json", {"count": 0, "functions": 1, "compiles": []}
     )
     compiler["count"] += 1
     again = name == AGAIN
@@ -67,21 +65,6 @@ def test_the_storm_s_prediction_covers_the_twin(steps):
     assert judge("recompilation-storm", healthy) is None
 
 
-def test_numbers_that_a_graph_break_hands_on_are_the_break_s_fault():
-    steps = storm({3, 9, 15, 21})
-    sick = train(steps, reason="2/7: ___stack1 == 6.66  # self.largest = ...")
-    assert judge("recompilation-storm", sick)  # no break is known
-    stack = f"{MODEL}(12): forward;{LOOP}"
-    for job in (sick, other := train(steps)):
-        breaks = [{"reason": "Tensor.item()", "stack": stack, "count": 4}]
-        job.documents["compiles.json"]["graph_breaks"] = breaks
-    assert judge("recompilation-storm", sick) is None
-    proof = judge("graph-breaks", sick)
-    assert proof.bucket == "interruption"
-    assert covers(proof, twin_speedup(sick, train({0: FIRST})), slack=0.05)
-    assert judge("recompilation-storm", other)
-
-
 def test_a_storm_from_the_first_step_on_is_no_warm_up():
     job = train(storm({1, 2, 3, 4, 5, 6, 7}))
     assert Facts(job.timeline()).cold_start
@@ -117,50 +100,6 @@ def test_a_long_first_compilation_is_warm_up_with_its_place():
     assert proof
     assert proof.where[0].line == 7
     assert judge("recompilation-storm", job) is None
-
-
-def breaks(job: RecordedJob, file: str = MODEL, line: int = 12) -> None:
-    compiler = job.documents["compiles.json"]
-    stack = f"{file}({line}): forward"
-    compiler["graph_breaks"].append({"reason": "call to print", "stack": stack, "count": 1})
-
-
-def broken(between: float, *, other: float = 20) -> RecordedJob:
-    job = RecordedJob()
-    for step in range(30):
-        if not step:
-            compiling(job, FIRST, 0.1)
-        job.work(CODE + FORWARD, ms(10))
-        job.work(f"{MODEL}(30): helper;{RESUMED}", ms(between)) if between else None
-        job.work(CODE + (RESUMED if between else FORWARD), ms(10))
-        job.backward(BACKWARD, ms(other))
-        job.step(LOOP, ms(5))
-    return job
-
-
-def test_broken_graphs_cover_the_twin_in_one_piece():
-    sick, cured = broken(40), broken(0)
-    breaks(sick)
-    proof = judge("graph-breaks", sick)
-    assert proof
-    assert [(place.file, place.line) for place in proof.where] == [(MODEL, 12)]
-    assert covers(proof, twin_speedup(sick, cured))
-    assert judge("graph-breaks", cured) is None
-
-
-def test_a_break_where_no_time_is_spent_is_worth_little():
-    job = broken(0)
-    breaks(job, "/job/report.py", 3)
-    proof: Proof | None = judge("graph-breaks", job)
-    assert proof is None
-
-
-def test_the_breaks_of_pytorch_s_own_optimizers_are_nobody_s_fault():
-    job = broken(40)
-    compiler = job.documents["compiles.json"]
-    stack = f"/x/torch/optim/optimizer.py(79): _use_grad;{MODEL}(3): update"
-    compiler["graph_breaks"].append({"reason": "graph_break()", "stack": stack, "count": 1})
-    assert judge("graph-breaks", job) is None
 
 
 def test_compiled_code_is_work_even_where_it_holds_the_lock():

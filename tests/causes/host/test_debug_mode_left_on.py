@@ -2,9 +2,6 @@ import pytest
 
 from cured_twins import covers, judge, twin_speedup
 from imagined_jobs import launch_bound
-from watched_run import add_facts
-from whyidle import catalog
-from whyidle.analysis.facts import Facts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
 
@@ -64,24 +61,6 @@ def test_a_few_checks_for_nan_are_no_mode():
 @pytest.mark.parametrize("job", [launch_bound])
 def test_ordinary_launches(job):
     assert judge(CAUSE, job()) is None
-
-
-def test_on_a_device_what_the_process_tells_of_itself_is_a_remark():
-    def run_with(**settings):
-        timeline = launch_bound().timeline()
-        return add_facts(timeline, settings)
-
-    def found(**settings):
-        return catalog.load_causes()[CAUSE].test(Facts(run_with(**settings)))
-
-    assert not found(environment={"PYTHONMALLOC": "default"}, switches={"sync_debug": False})
-    proof = found(environment={"PYTHONMALLOC": "debug"})
-    assert (proof.facts.mode, proof.bucket) == ("PYTHONMALLOC", "host")
-    assert 1 - 1 / proof.predicted.speedup < 0.03
-    assert proof.low == 0.0
-    plan = catalog.load_fixes()["debug-mode-off"].decide(found(switches={"sync_debug": True}))
-    assert "synchronisation debug mode" in plan.summary
-    assert (plan.automatic, plan.edits, plan.faster) == (False, (), False)
 
 
 PAIRS = {CAUSE: Pair(sick=lambda: blocking(True), healthy=lambda: blocking(False))}

@@ -1,16 +1,10 @@
 """Debugging modes of watched jobs on the CPU."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from cured_twins import covers, judge, twin_speedup
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.fixes.host.debug_mode_off import SWITCHES
-from whyidle.model.proof_facts import HostFacts
 from whyidle.model.timeline import HostKind
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob
@@ -30,18 +24,6 @@ def train(tracing=0.0, *, python=0.0, work=20.0, back=None, steps=40, **facts) -
         if python:
             job.python("/job/train.py(30): score;" + LOOP, ms(python))
         job.backward(LOOP, ms(work if back is None else back))
-        job.step(LOOP, ms(2))
-    return job
-
-
-def exchanging(**facts) -> RecordedJob:
-    """A rank that waits for the others in every step."""
-    job = RecordedJob(rank="0", world_size="2", **facts)
-    for _ in range(40):
-        job.work(LOOP, ms(20))
-        job.backward(LOOP, ms(20))
-        with job.call("gloo:all_reduce"):
-            job.wait(LOOP, ms(10))
         job.step(LOOP, ms(2))
     return job
 
@@ -162,63 +144,6 @@ def test_deterministic_algorithms_alone_are_worth_no_warning():
 
 def test_no_mode():
     assert judge(CAUSE, train(switches={"seen": {"looks": 5}}, own={"looks": 5})) is None
-
-
-SET = {
-    "PYTHONMALLOC": ("debug", "default"),
-    "PYTHONDEVMODE": ("1", ""),
-    "TORCH_DISTRIBUTED_DEBUG": ("DETAIL", "OFF"),
-}
-
-
-@pytest.mark.parametrize(("variable", "value"), [(k, v) for k, (v, _) in SET.items()])
-def test_a_variable_that_switches_a_debugging_mode_on_is_a_remark_without_a_promise(
-    variable, value
-):
-    job = train(environment={variable: value})
-    if variable == "TORCH_DISTRIBUTED_DEBUG":
-        assert judge(CAUSE, job) is None  # nothing is exchanged
-        job = exchanging(environment={variable: value})
-    proof = judge(CAUSE, job)
-    assert proof.facts == HostFacts(mode=variable, was=value)
-    assert variable in proof.headline
-    assert proof.evidence[0].quantity == f"{variable} set, share of samples"
-    (finding,) = [one for one in diagnose_job([job.timeline()]).findings if one.cause == CAUSE]
-    assert finding.severity == "info"
-    fix = catalog.load_fixes()["debug-mode-off"].decide(proof)
-    assert not fix.faster
-    assert fix.automatic
-    (edit,) = fix.edits
-    assert (edit.knob, edit.was, edit.value) == (f"env.{variable}", *SET[variable])
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("PYTHONMALLOC", "malloc"),
-        ("PYTHONMALLOC", ""),
-        ("PYTHONDEVMODE", ""),
-        ("TORCH_DISTRIBUTED_DEBUG", "INFO"),
-        ("NCCL_DEBUG", "INFO"),
-    ],
-)
-def test_variables_that_cost_nothing_are_no_mode(variable, value):
-    assert judge(CAUSE, exchanging(environment={variable: value})) is None
-
-
-def test_what_is_certain_comes_before_what_a_variable_may_cost():
-    job = train(tracing=20.0, **seen("anomaly_mode", 10), environment={"PYTHONDEVMODE": "1"})
-    proof = judge(CAUSE, job)
-    assert proof.facts.mode == "anomaly_mode"
-    assert "PYTHONDEVMODE set, share of samples" in [one.quantity for one in proof.evidence]
-
-
-def test_development_mode_is_off_with_what_the_fix_sets():
-    """Any other text, 0 as well, would leave it on."""
-    words = [sys.executable, "-c", "import sys; print(sys.flags.dev_mode)"]
-    for value, on in ((SWITCHES["PYTHONDEVMODE"][2], "False"), ("0", "True")):
-        own = {**os.environ, "PYTHONDEVMODE": value}
-        assert subprocess.check_output(words, env=own, text=True).strip() == on
 
 
 def test_traced_allocations_are_named_with_the_line_that_began_it():

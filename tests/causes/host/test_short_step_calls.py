@@ -1,14 +1,12 @@
 """Steps that are as short as the call that takes them."""
 
-from dataclasses import replace
-
 import pytest
 
 from cured_twins import covers, judge
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.model.timeline import DeviceInfo, HostKind
-from whyidle.testing.builder import Builder, ms, us
+from whyidle.model.timeline import HostKind
+from whyidle.testing.builder import ms
 from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -55,53 +53,6 @@ def test_the_measured_gain_lies_within_the_prediction():
     assert predicted.low <= 2.9 <= predicted.high
 
 
-def loop(step_us=300, work_us=100, framework="jax", *, burst=True, name="dot_general", fits=0):
-    """A step of JAX: how long its calls take, and its operators in a burst."""
-    job = RecordedJob(framework=framework, fits=fits)
-    for _ in range(40):
-        work = job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP)
-        with job.call("optimizer\tjit(step)"), work:
-            job.work(LOOP, us(step_us))
-        job.python(LOOP, us(20))
-    recorded = Builder()
-    for _ in range(3):
-        with recorded.step():
-            recorded.op(name, host=us(work_us))
-            recorded.quiet(us(step_us))
-    live, seen = job.timeline(), replace(recorded.timeline(), info=DeviceInfo(), framework="jax")
-    return replace(live, bursts=(seen,)) if burst else live
-
-
-def test_short_steps_of_jax_belong_into_a_scan():
-    top = diagnose_job([loop()]).findings[0]
-    assert (top.cause, top.where[0].line) == (CAUSE, 30)
-    assert "jax.lax.scan" in top.fixes[0].summary
-    assert not any(fix.edits for fix in top.fixes)
-
-
-def test_the_gain_is_the_call_less_its_operators():
-    proof = judge(CAUSE, loop())
-    after = [320 / speedup for speedup in (proof.predicted.low, proof.predicted.high)]
-    assert after[0] > 320 - 0.95 * 200 > after[1] > 100
-    assert covers(proof, 320 / 130)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"burst": False},
-        {"framework": "torch"},
-        {"work_us": 290},
-        {"work_us": 400},
-        {"step_us": 40_000, "work_us": 12_000},  # no call takes 28 ms
-        {"name": "convolution"},
-        {"fits": 1},  # the loop is Keras' own, with one call per batch whatever is set
-    ],
-)
-def test_other_loops_are_not_judged(other):
-    assert judge(CAUSE, loop(**other)) is None
-
-
 FITTED = "/env/site-packages/keras/src/backend/tensorflow/trainer.py(360): fit;" + LOOP
 PREDICT = "/env/site-packages/keras/src/backend/tensorflow/trainer.py(584): predict;" + LOOP
 SET_UP = "/env/site-packages/tensorflow/python/ops/gen_dataset_ops.py(3478): make_iterator;"
@@ -124,7 +75,6 @@ def test_predict_in_the_loop_is_priced_without_its_model(every, model_ms, found)
         assert proof.where[0].line == 30
         assert covers(proof, 10 / 5)
         assert catalog.load_fixes()["called-model"].decide(proof)
-        assert not catalog.load_fixes()["scanned-steps"].decide(proof)
 
 
 @pytest.mark.parametrize(("fits", "found"), [(40, True), (1, False), (0, False)])

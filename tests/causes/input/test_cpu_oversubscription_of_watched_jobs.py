@@ -1,9 +1,8 @@
 """More threads, or processes, than cores: of a training process, and of a command without steps."""
 
 import pytest
-from imagined import BEGIN, MS, Imagined, S, finding
+from imagined import Imagined, finding
 
-from whyidle.record.recording_diagnosis import diagnose_jobs, note_end
 from whyidle.testing.contracts import check_bounds
 
 CROWDED = {
@@ -58,56 +57,3 @@ def test_what_other_programs_leave_counts_as_all(tmp_path):
 )
 def test_near_misses(tmp_path, threads, values, sampler):
     assert trained(tmp_path, threads, values, sampler)[0] is None
-
-
-def crowd(folder, running):
-    made = Imagined(folder)
-    made.telemetry({**CROWDED, "job_running": running}, end=BEGIN + 20 * S)
-    told = made.diagnose(["make", "-j8"])
-    check_bounds(told)
-    return finding(told, "cpu-oversubscription")
-
-
-def test_a_command_without_steps_has_more_processes_than_cores(tmp_path):
-    found = crowd(tmp_path, 8.0)
-    assert found.lost.high == pytest.approx(0.75)
-    assert "8 processes" in found.headline
-
-
-def test_a_few_processes_are_no_crowd(tmp_path):
-    assert crowd(tmp_path, 2.5) is None
-
-
-def hogwild(folder, threads, sampler=WAITS):
-    """Two processes of one script that train at the same time, one step of which met nobody."""
-    for pid in (7, 8):
-        switches = {"num_threads": threads}
-        made = Imagined(folder, pid=pid, ppid=5, switches=switches, sampler=sampler)
-        for index in range(500):
-            made.step(5 * MS if index == 250 else 20 * MS)
-        made.trained()
-    made.telemetry(CROWDED)
-    note_end(folder, "imagined", ["python", "train.py"], None)
-    told = diagnose_jobs(folder)
-    for each in told:
-        check_bounds(each)
-    return [finding(each, "cpu-oversubscription") for each in told]
-
-
-def test_threads_of_processes_that_train_beside_each_other_count_together(tmp_path):
-    """Each has as many threads as cores; how long they spin the shortest step tells at best."""
-    first, second = hogwild(tmp_path, 2)
-    assert (first.severity, first.headline) == (second.severity, second.headline)
-    assert "2 training processes use 4 threads" in first.headline
-    assert first.lost.high == pytest.approx(0.75, abs=0.01)
-    fix = first.fixes[0]
-    assert fix.edits[0].value == 1
-    assert fix.predicted.low == 1.0 < fix.predicted.speedup < fix.predicted.high
-
-
-@pytest.mark.parametrize(
-    ("threads", "sampler"),
-    [(1, WAITS), (2, {"core_wait_s": 0.2, "core_seen_s": 10.0})],  # as torchrun has it; calm
-)
-def test_processes_beside_each_other_that_do_not_crowd(tmp_path, threads, sampler):
-    assert hogwild(tmp_path, threads, sampler) == [None, None]

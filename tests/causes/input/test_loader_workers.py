@@ -401,39 +401,6 @@ def test_workers_that_packing_keeps_from_the_lock_wait_for_the_hand_off():
     assert judge("worker-handoff-bottleneck", replace(HANDED, still=0.8))
 
 
-def stopped(job, share):
-    """The job, each of its workers found stopped at so many of the reads."""
-    timeline = job.run
-    times = np.arange(0, 20) * ms(50)
-    states = np.where((np.arange(20) * 0.618) % 1.0 < share, 5.0, 1.0)
-    series = {
-        f"state@pid{50 + i}": Series(timeline.base_ns + times, states) for i in range(job.workers)
-    }
-    return replace(timeline, telemetry=Telemetry(series, {}))
-
-
-@pytest.mark.parametrize(
-    "job", [STORED, SMALL, WORK, CROWDED], ids=["storage", "small files", "work", "crowd"]
-)
-def test_workers_that_somebody_stops_wait_for_nothing_of_their_own(job):
-    assert Facts(stopped(job, 0.0)).workers.wait_kind == Facts(job.run).workers.wait_kind
-    timeline = stopped(job, 0.75)
-    assert Facts(timeline).workers.process_stops.share == pytest.approx(0.75, abs=0.05)
-    assert Facts(timeline).workers.wait_kind is None
-    assert not [cause for cause in SICK if judged(catalog.load_causes()[cause], timeline)]
-
-
-def test_stops_do_not_make_packing_dearer():
-    """What it costs is counted in CPU time."""
-    assert Facts(stopped(HANDED, 0.75)).workers.wait_kind == "handoff"
-
-
-def test_workers_that_are_stopped_now_and_then_are_too_few_all_the_same():
-    found = Facts(stopped(WORK, 0.1)).workers
-    assert 0.05 < found.process_stops.share < 0.15
-    assert found.wait_kind == "work"
-
-
 def test_workers_that_are_held_still_now_and_then_wait_for_storage():
     assert judge("remote-storage-fetch-stall", replace(STORED, still=0.2))
 

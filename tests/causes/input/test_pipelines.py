@@ -22,10 +22,6 @@ from whyidle.testing.recorded_job import RecordedJob
 MAKING = "/job/train.py(5): __getitem__"
 PAIRS = {
     "serial-map": Pair(sick=train, healthy=lambda: train(wait_ms=0)),
-    "small-data-threadpool": Pair(
-        sick=lambda: train(calls=2, batch_ms=90),
-        healthy=lambda: train(calls=2, batch_ms=90, options={"threads": 16}),
-    ),
 }
 
 
@@ -76,13 +72,14 @@ def test_python_holds_the_lock_in_what_does_not_wait():
     assert judge("serial-map", train(cores=0.22)).predicted.speedup > 4.5
 
 
-@pytest.mark.parametrize("calls", [2, 16])
-def test_a_parallel_map_is_not_serial(calls):
-    assert judge("serial-map", train(calls=calls)) is None
+def test_parallel_calls_that_wait_need_a_pool_with_room_for_them():
+    small = judge("serial-map", train(calls=2, batch_ms=90))
+    assert (small.facts.workers, small.facts.parallel) == (16, True)
+    assert judge("serial-map", train(calls=2, batch_ms=90, options={"threads": 16})) is None
 
 
 def test_calls_that_work_need_no_larger_pool():
-    assert judge("small-data-threadpool", train(calls=2, batch_ms=90, cores=1.6)) is None
+    assert judge("serial-map", train(calls=2, batch_ms=90, cores=1.6)) is None
 
 
 def test_a_stage_is_found_by_its_kind_and_order():
@@ -279,10 +276,10 @@ def test_decoding_that_waits_for_a_core_is_not_told_as_waiting():
     """Other programs use 1.4 of two cores, so the process has little CPU time."""
     slow = {"operators": AUGMENTING, "calls": 2, "batch_ms": 90, "cores": 0.3}
     crowded = on_machine(train(**slow), others=1.4)
-    assert judge("small-data-threadpool", crowded) is None
+    assert judge("serial-map", crowded) is None
     assert judge("heavy-cpu-transform", crowded) is not None
     spare = on_machine(train(**slow), others=0.4, idle=1.2)
-    assert judge("small-data-threadpool", spare) is not None
+    assert judge("serial-map", spare) is not None
 
 
 def test_whether_python_waits_on_a_crowded_machine_is_not_known():
@@ -388,22 +385,6 @@ def test_what_a_cache_keeps_already_is_not_repeated():
     assert judge("heavy-cpu-transform", decoding(operators=AUGMENTING, nodes=nodes)) is None
 
 
-def filling(batches):
-    """Decoding takes 10 ms of two cores for a batch of 32; steps of 50 ms wait 4 ms on average."""
-    names = ("Batch", 21), ("Shuffle", 20), ("Map", 19)
-    stages = [
-        pipeline_job.stage(*one, *([["DecodeJpeg"]] if one[0] == "Map" else [])) for one in names
-    ]
-    stages[1]["size"] = 320
-    return decoding(4, work_ms=46, batch_ms=20, stages=stages, batches=batches)
-
-
-def test_a_shuffle_buffer_that_is_filled_in_every_epoch_explains_waits():
-    """100 ms at the begin of an epoch: that is 4 ms in each of 25 steps."""
-    assert judge("uncached-pipeline", filling(batches=25)).where[0].line == 19
-    assert judge("uncached-pipeline", filling(batches=250)) is None
-
-
 def interleaved(wait_ms=40, **more):
     nodes = [
         pipeline_job.node("Root", pipeline_job.STEPS),
@@ -416,17 +397,16 @@ def interleaved(wait_ms=40, **more):
 def test_a_plain_interleave_is_serial_however_many_sources_it_cycles_through():
     proof = judge("serial-map", interleaved())
     assert (proof.facts.workers, proof.facts.interleaved) == (4, True)
-    assert judge("small-data-threadpool", interleaved()) is None
     fixes = diagnose_job([interleaved()]).findings[0].fixes
     assert {edit.knob for edit in fixes[0].edits} == {"tfdata.interleave_calls", "tfdata.pool"}
 
 
 def test_a_stage_that_makes_a_batch_in_less_than_a_step_is_not_what_the_step_waits_for():
-    assert judge("small-data-threadpool", train(calls=2, batch_ms=20)) is None
+    assert judge("serial-map", train(calls=2, batch_ms=20)) is None
 
 
 def test_calls_beyond_the_pool_do_not_count():
-    assert judge("small-data-threadpool", train(calls=8, batch_ms=90)).facts.workers == 16
+    assert judge("serial-map", train(calls=8, batch_ms=90)).facts.workers == 16
 
 
 @pytest.mark.parametrize("cause", ["serial-map", "uncached-pipeline"])
@@ -476,7 +456,7 @@ def test_calls_that_wait_as_many_as_are_useful_wait_for_the_source():
     assert proof.predicted.high > proof.predicted.speedup > 1.5
     assert judge("slow-data-source", waiting(threads=2)) is None
     assert judge("slow-data-source", waiting(cores=1.5)) is None
-    assert judge("small-data-threadpool", waiting()) is None
+    assert judge("serial-map", waiting()) is None
 
 
 def test_of_a_call_that_takes_its_batch_unseen_nothing_is_said():

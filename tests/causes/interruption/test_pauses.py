@@ -345,42 +345,6 @@ def test_a_single_long_collection_among_short_ones_may_be_rare():
     assert watched_proof("python-gc-pauses", short) is None
 
 
-def heap(*, frozen=False, told=True, grows=0):
-    """Steps of 5 ms that make objects, all of which live on: looked through after each step, again
-    after ten, and with a large heap now and then; or frozen, and looked through every 50 steps,
-    and what is new all 100. ``grows``: by how many us all that is new takes longer each step."""
-    guest, names = RecordedJob(), {each: f"Python GC, generation {each}" for each in range(3)}
-    for number in range(1, 301):
-        guest.backward(LOOP, ms(4))
-        guest.step(LOOP, ms(1))
-        if frozen:
-            found = [(50, 1, 50 * 100), (100, 2, number * grows)]
-        else:
-            found = [(1, 0, 100), (10, 1, 1000), (30, 2, 20_000 + number * grows)]
-        for every, generation, length in found:
-            if number % every == 0 and length:
-                with guest.call(names[generation] if told else "Python GC", HostKind.OVERHEAD):
-                    guest.python(LOOP, us(length))
-    return guest.timeline()
-
-
-@pytest.mark.parametrize("grows", [0, 30])
-def test_young_objects_and_what_the_heap_grows_by_are_still_looked_through(monkeypatch, grows):
-    monkeypatch.setattr("whyidle.causes.interruption.python_gc_pauses.WHOLE_STEPS", 100)
-    sick, cured = heap(grows=grows), heap(grows=grows, frozen=True)
-    predicted = watched_proof("python-gc-pauses", sick).predicted
-    measured = Facts(sick).step_s / Facts(cured).step_s
-    assert predicted.speedup == pytest.approx(measured, rel=0.03)
-    assert predicted.low < measured < predicted.high
-
-
-def test_young_objects_leave_no_cache_cold():
-    told, untold = heap(), heap(told=False)
-    told, untold = (watched_proof("python-gc-pauses", each).predicted for each in (told, untold))
-    assert told.high < untold.high
-    assert told.speedup < untold.speedup
-
-
 LOG, HELPER = "/job/train.py(31): main", "/job/train.py(50): log_weights"
 WRITE = "/x/site-packages/torch/utils/tensorboard/writer.py(505): add_histogram"
 NORM = "/x/site-packages/torch/functional.py(9): norm"

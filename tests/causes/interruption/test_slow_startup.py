@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pipeline_job
 import pytest
 from imagined import MS, Imagined, S, finding
 
@@ -75,34 +74,6 @@ def test_a_first_batch_that_takes_long_is_start_up(tmp_path):
     told = job(tmp_path, [(SCAN, S)], first=7 * S)
     assert told.findings[0].cause == "slow-startup"
     assert told.attribution.interruption == pytest.approx(8 / 9.05, abs=0.02)
-
-
-def test_a_shuffle_buffer_that_is_filled_first_is_named_with_its_line(tmp_path):
-    """Of a start of 8 s, tf.data needs 6 s for 2000 elements of a serial map."""
-    fit = "/env/lib/python3.11/site-packages/keras/src/backend/tensorflow/trainer.py(9): fit;"
-    made = Imagined(tmp_path, framework="tensorflow", cores=2.0)
-    made.look(f"{fit}/home/me/train.py(40): <module>", 8 * S)
-    for _ in range(50):
-        made.step(loader=MS)
-    stages = [
-        pipeline_job.stage("Batch", 22) | {"size": 10},
-        pipeline_job.stage("Shuffle", 21) | {"size": 2000},
-        pipeline_job.stage("Map", 20, ["DecodeJpeg"], calls=1),
-    ]
-    nodes = [
-        pipeline_job.node("Root", 50),
-        pipeline_job.node("Shuffle", 500, buffered=2000),
-        pipeline_job.node("Map", 2500, parallelism=1) | {"ns": 7500 * MS},
-    ]
-    pipeline = {"consumer": "Model.fit", "stages": stages, "nodes": nodes, "iterators": 1}
-    made.recorder.documents["tfdata.json"] = {"pipelines": [pipeline], "model": True}
-    made.trained()
-    first = finding(made.diagnose(), "slow-startup")
-    assert "about 6 s fill a shuffle buffer of 2000 with results of map(decode)" in first.headline
-    assert first.where[0].line == 21
-    fixes = {fix.fix: fix for fix in first.fixes}
-    assert fixes["shuffled-names"].summary.startswith("shuffle before map(decode)")
-    assert fixes["shuffled-names"].predicted.speedup == pytest.approx(9.05 / 3.05, rel=0.05)
 
 
 def test_in_a_long_run_it_is_a_remark_and_shares_stay_those_of_steps(tmp_path):

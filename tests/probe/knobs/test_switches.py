@@ -9,12 +9,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from whyidle import catalog
-from whyidle.causes.interruption.python_gc_pauses import THINNED_STEPS, WHOLE_STEPS
+from whyidle.causes.interruption.python_gc_pauses import THINNED_STEPS
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.probe import knobs
-from whyidle.probe.knobs import gc as collector
 
 
 class Cycle:
@@ -50,26 +49,10 @@ def test_the_collector_rests_after_warm_up_and_still_frees_cycles(turn, monkeypa
     assert gc.get_freeze_count() == 0
 
 
-def test_full_collections_come_as_often_as_is_foretold():
-    proof = Proof(
-        "",
-        0.1,
-        0.1,
-        Predicted(speedup=1.1, low=1.1, high=1.1, method=""),
-        (),
-        facts=InterruptionFacts(),
-    )
-    plan = catalog.load_fixes()["gc-freeze"].decide(proof)
-    edits = {edit.knob: edit.value for edit in plan.edits}
-    assert edits["gc.collect_interval_steps"] * collector.WHOLE == WHOLE_STEPS
-    asked = Proof(
-        "",
-        0.1,
-        0.1,
-        proof.predicted,
-        (),
-        facts=InterruptionFacts(explicit=True, thinned=proof.predicted),
-    )
+def test_asked_for_collections_come_as_often_as_is_foretold():
+    predicted = Predicted(speedup=1.1, low=1.1, high=1.1, method="")
+    facts = InterruptionFacts(explicit=True, thinned=predicted)
+    asked = Proof("", predicted, (), low=0.1, high=0.1, facts=facts)
     plan = catalog.load_fixes()["gc-thinned"].decide(asked)
     assert [edit.value for edit in plan.edits] == [THINNED_STEPS]
 

@@ -32,8 +32,7 @@ AT_ONCE_NS = 50_000
 
 class DeviceProgress(Struct, frozen=True, eq=False):
     """The measured windows: columns per handed-over batch and per window, ns. ``ahead`` is the
-    least time that the device still had work when the batch was requested; it is known where the
-    window is ``exact``, as the device ran dry in it."""
+    least time that the device still had work when the batch was requested."""
 
     batch: I64
     ahead: I64
@@ -41,7 +40,6 @@ class DeviceProgress(Struct, frozen=True, eq=False):
     span: I64
     fed: I64
     late: I64
-    exact: Mask
     looks: int
     dry: int
 
@@ -67,11 +65,6 @@ class DeviceProgress(Struct, frozen=True, eq=False):
     def dry_share(self) -> float:
         """Share of the marks outside batches at which the device was done (0-1)."""
         return self.dry / max(self.looks, 1)
-
-    @property
-    def ahead_known(self) -> bool:
-        """Whether most windows show how far the device was behind; else it is a lower bound."""
-        return bool(len(self)) and float(self.exact.mean()) > 1 / 2
 
     def late_in(self, start: I64, end: I64) -> Intervals:
         """Return when the device waited in calls for a batch, by the nearest measured call."""
@@ -145,7 +138,6 @@ def read_progress(timeline: Timeline) -> DeviceProgress:
         span=step[measured],
         fed=_sum_groups(fed, index, len(first))[measured],
         late=_sum_groups(late, index, len(first))[measured],
-        exact=_sum_groups((clear & dry).astype(np.int64), index, len(first))[measured] > 0,
         looks=int(checked.sum()),
         dry=int((checked & at_once).sum()),
     )

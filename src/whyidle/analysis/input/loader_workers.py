@@ -179,8 +179,6 @@ class LoaderWorkers(WorkerStalls):
             return None
         if waits_for_memory(self.facts, self.waiting_share):
             return "memory"
-        if self.is_due_to_stops:
-            return None  # the recording does not show who stops it
         if self.is_bound:
             return "bound"
         if self.mostly_packs or self.better_without:

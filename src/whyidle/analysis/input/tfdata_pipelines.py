@@ -15,7 +15,6 @@ from whyidle.analysis.lines.source_lines import frame_place
 from whyidle.analysis.steps.undisturbed_steps import cores_of_others
 from whyidle.model.cause import MOSTLY
 from whyidle.model.diagnosis import Evidence, Place
-from whyidle.model.number_text import format_duration
 from whyidle.model.pipeline_facts import Node, Pipeline, Stage
 
 MAPS = re.compile(r"^(Parallel)?(Map|Interleave|FlatMap)")
@@ -33,8 +32,6 @@ ARITHMETIC = re.compile(
 SERIAL_INTERLEAVE = "Interleave"
 GENERATOR = "flat_map_fn"
 """the function by which ``Dataset.from_generator`` runs a generator"""
-ROWS = frozenset({"Shuffle", "Batch"})
-"""stages whose size multiplies the elements that a buffer holds"""
 AT_WORK = 0.5
 """cores that a pipeline keeps busy while a step waits for it, below which it mostly waits itself:
 one thread that works is one core"""
@@ -104,14 +101,10 @@ class SlowStage:
 
     def sets_pace(self, facts: Facts) -> bool:
         """Whether the time of its work explains that a step waits: as many calls at a time as it
-        has, and has threads for, make a batch in about the time of a step, or fill a shuffle buffer
-        in about the time that an epoch waits. Calls that work need a core each, those in Python the
-        interpreter's lock."""
+        has, and has threads for, make a batch in about the time of a step. Calls that work need a
+        core each, those in Python the interpreter's lock."""
         if self.is_cached:
             return False
-        waited_s = facts.bucket_share("input") * facts.step_s * (self.pipeline.batches or math.inf)
-        if self.fill_s(facts) >= MOSTLY * waited_s:
-            return True
         return self.batch_s / self.count_calls(facts) >= MOSTLY * facts.step_s
 
     def count_calls(self, facts: Facts) -> float:
@@ -122,24 +115,6 @@ class SlowStage:
         if self.waits is False:
             threads = 1.0 if self.is_python else cores or calls
         return min(calls, max(1.0, threads))
-
-    @property
-    def shuffle(self) -> Stage | None:
-        """The stage behind it that shuffles its results, and fills its buffer first."""
-        stages = self.pipeline.stages
-        behind = stages[: stages.index(self.stage)] if self.stage else ()
-        return next((one for one in behind if one.name == "Shuffle"), None)
-
-    def fill_s(self, facts: Facts) -> float:
-        """Return how long its calls take to fill that buffer; 0 where that is not known."""
-        if self.shuffle is None or self.stage is None:
-            return 0.0
-        stages = self.pipeline.stages
-        between = stages[stages.index(self.shuffle) : stages.index(self.stage)]
-        rows = math.prod(max(one.size or 0, 0) for one in between if one.name in ROWS)
-        each = self.batch_s / self.batch_size / self.count_calls(facts)
-        most = self.pipeline.batches  # of an epoch
-        return each * (rows if most is None else min(rows, most * self.batch_size))
 
     @property
     def epoch_bytes(self) -> int | None:
@@ -212,17 +187,6 @@ def find_slow_stage(facts: Facts) -> SlowStage | None:
     slow = SlowStage(pipeline, node, stage_of(pipeline, node), work[index], waits)
     decodes = waits is None and is_crowded(facts) and slow.decodes  # it waits for a core, if at all
     return replace(slow, waits=False) if slow.is_batchable or decodes else slow
-
-
-def describe_fill(facts: Facts, within_s: float) -> tuple[str, SlowStage, float] | None:
-    """Return in words that a shuffle buffer is filled first, what fills it, and the seconds of
-    that, where they are a good part of this time; else None."""
-    slow = find_slow_stage(facts)
-    fill_s = slow.fill_s(facts) if slow else 0.0
-    if slow is None or slow.shuffle is None or 4 * fill_s < within_s:
-        return None
-    text = f"about {format_duration(fill_s)} fill a shuffle buffer of {slow.shuffle.size} with "
-    return f"{text}results of {slow.describe_call()}", slow, fill_s
 
 
 def count_batches(nodes: Sequence[Node]) -> list[float]:

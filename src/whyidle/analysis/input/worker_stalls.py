@@ -8,14 +8,13 @@ from functools import cached_property
 import numpy as np
 
 from whyidle.analysis.host.cpu_affinity import kept_waiting, training_cores
-from whyidle.analysis.host.process_stops import ProcessStops, find_stops
 from whyidle.analysis.input.batch_waits import find_batch_waits
 from whyidle.analysis.input.prefetch_model import QueueWait, simulate_queue, wait_in_epochs
 from whyidle.analysis.input.worker_batches import WorkerBatches
 from whyidle.analysis.input.worker_capacity import waiting_workers
 from whyidle.analysis.input.worker_restarts import restart_windows
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.model.cause import LEAST_SHARE, MOSTLY
+from whyidle.model.cause import LEAST_SHARE
 from whyidle.model.roles import Role
 
 KEPT_WAITING = 0.2
@@ -185,15 +184,3 @@ class WorkerStalls(WorkerBatches):
         shared = (rest + self.per_step * self.mean_of("process_cpu")) / max(self.cores, 1.0)
         stall = max(stall, made - rest, shared - rest)
         return stall >= max(EXPLAINED * self.waiting_share * self.facts.step_s, 1e-9)
-
-    @cached_property
-    def process_stops(self) -> ProcessStops:
-        """How much of the time worker processes were stopped."""
-        return find_stops(self.facts.telemetry, [w.pid for w in self.loading.workers if w.pid])
-
-    @property
-    def is_due_to_stops(self) -> bool:
-        """Whether workers without stops would be waited for at most half as long."""
-        free = self.batch_time * (1.0 - self.process_stops.share) + self.pickle_time
-        remaining = self.remaining_share(self.predict_stall(self.count, free))
-        return self.process_stops.share > 0.0 and remaining <= MOSTLY * self.waiting_share

@@ -16,10 +16,6 @@ from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.process_facts import Compilation, CompilerFacts
 from whyidle.model.roles import Role
 
-_HANDED = re.compile(r"^\d+/\d+: ___stack\d+ ==")
-"""guard on a number that the code before a graph break hands to the code after it"""
-
-
 _SOURCE = "torch._dynamo"
 _GENERATOR = "iterator: another object of class generator"
 _NUMBER = re.compile(r": the Python value|^\d+/\d+: L\['\w+'\] == -?\d+\.\d")
@@ -65,16 +61,6 @@ def recompilations(facts: Facts) -> tuple[Intervals, int]:
     rows = facts.rows_of(Role.RECOMPILE)
     rows = rows[host.start[rows] >= facts.steps.on_host[1][0]]
     return union_of(host.start[rows], host.end[rows]), len(set().union(*steps.values()))
-
-
-def handed_on(facts: Facts) -> bool:
-    """Return whether most recompiling was for numbers that a graph break hands on as constants."""
-    again = [run for run in _compiles(facts) if run.turn > 1]
-    handed = [run for run in again if _HANDED.match(first_line(run.reason or ""))]
-    total = sum(run.seconds for run in again)
-    noted = compiler_facts(facts)
-    breaks = bool(noted is not None and noted.graph_breaks and handed)
-    return breaks and 2 * sum(run.seconds for run in handed) > total
 
 
 def renewed_kind(facts: Facts) -> str:

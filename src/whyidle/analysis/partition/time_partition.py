@@ -10,8 +10,8 @@ import numpy as np
 from msgspec import Struct
 
 from whyidle.analysis.arrays import F64, I64, Mask
-from whyidle.analysis.device.evaluation_utilization import busy_at_most, busy_evaluating
 from whyidle.analysis.device.kernel_classes import classify_kernel
+from whyidle.analysis.host.telemetry_window import telemetry_of
 from whyidle.analysis.integer_codes import is_among, map_names
 from whyidle.analysis.intervals import EMPTY, Intervals, union_of
 from whyidle.analysis.partition.host_activity import HostActivity, interrupting_rows
@@ -34,6 +34,8 @@ CONTRADICTION_NS = 1_000_000
 """the device cannot idle this long while the host waits for it, unless events are missing"""
 START_NS = 20_000
 """queued work for an idle device begins within this time; a launch takes 5 to 20 us (HTA)"""
+LEAST_READS = 12
+"""reads of a GPU's busy share; the mean of fewer is unreliable"""
 LAZY_LAUNCH_NS = 2_000_000
 """a launch call this long on an idle device loads code rather than waiting for the queue"""
 
@@ -345,12 +347,9 @@ def _marked_claims(timeline: Timeline, steps: StepWindows, host: HostActivity) -
         idle_part = progress.late_in(pauses[role].start, pauses[role].end) - waiting
         claims.append((role, idle_part))
         idle = idle | idle_part
-    evaluations = pauses["evaluation"]
-    evaluated, idle_part = _evaluation_device_time(timeline, steps, evaluations - idle, waiting)
-    claims.append(("evaluation", idle_part))
     if (timeline.world_size or 1) > 1:
         return claims
-    work = progress.fed_in(*steps.on_host, idle, evaluations) | evaluated | waiting
+    work = progress.fed_in(*steps.on_host, idle, pauses["evaluation"]) | waiting
     return [*claims, ("compute", _of_kernels(timeline, steps, work - idle))]
 
 
@@ -358,20 +357,17 @@ def _of_kernels(timeline: Timeline, steps: StepWindows, work: Intervals) -> Inte
     """The part of the work that kernels take at most, by telemetry of the busy share."""
     steady = union_of(steps.start[steps.steady], steps.end[steps.steady])
     share = (work & steady).total / max(steady.total, 1)
-    part = min(1.0, busy_at_most(timeline, steps) / max(share, 1e-9))
+    part = min(1.0, _busy_at_most(timeline, steps) / max(share, 1e-9))
     return union_of(work.end - (work.length * part).astype(np.int64), work.end)
 
 
-def _evaluation_device_time(
-    timeline: Timeline, steps: StepWindows, spans: Intervals, waiting: Intervals
-) -> tuple[Intervals, Intervals]:
-    """When the device worked during evaluations, and when not; empty where unknown. Of the
-    unsynchronised time only the share is known, and the work is put first."""
-    known = busy_evaluating(timeline, steps, spans)
-    rest = spans - waiting
-    if known is None or not rest.total:
-        return EMPTY, EMPTY
-    waited = spans.total - rest.total
-    share = min(max(0.0, (known.evaluating * spans.total - waited) / rest.total), 1.0)
-    until = rest.start + (rest.length * share).astype(np.int64)
-    return union_of(rest.start, until), union_of(until, rest.end)
+def _busy_at_most(timeline: Timeline, steps: StepWindows) -> float:
+    """The busy share of the steady steps by telemetry of the process's own GPU, plus two standard
+    errors; 1 where unknown."""
+    steady = steps.steady
+    outside = telemetry_of(timeline, Intervals(steps.start[steady][:1], steps.end[steady][-1:]))
+    gpu = outside.exclusive_gpu if outside else None
+    values = outside.read_intervals("busy_ratio", gpu)[2] if outside and gpu else np.empty(0)
+    if len(values) < LEAST_READS:
+        return 1.0
+    return min(1.0, float(values.mean() + 2 * values.std(ddof=1) / len(values) ** 0.5))

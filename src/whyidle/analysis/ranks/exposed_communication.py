@@ -32,7 +32,7 @@ class Exposure(Struct, frozen=True):
     held: float
     """the part that holds up work: the next kernel was queued or about to be launched"""
     waiting: float
-    """the part of ``held`` that waits for late or stopped ranks, as far as collectives match"""
+    """the part of ``held`` that waits for late ranks, as far as collectives match"""
     stalled: float
     """the part of the rest beyond what the same collective usually takes"""
     stages: float
@@ -103,7 +103,7 @@ def find_exposure(
     held = [held_share(facts) for facts in ranks]
     first = ranks[0].collectives.take_rows(_in_scope(ranks[0]))
     sized = first.bytes[first.bytes >= 0]
-    waiting = max(_mean_value(imbalance.waiting_s), _mean_value(imbalance.stopped_share))
+    waiting = _mean_value(imbalance.waiting_s)
     is_complete = _is_complete(all_ranks, meetings)
     if is_complete:  # no transfer is longer than the shortest of its matched collectives
         calls = _mean_value([facts.bucket_share("collective_call") for facts in ranks])

@@ -20,11 +20,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 from whyidle.analysis.arrays import F64
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import SHARED
-from whyidle.analysis.host.process_stops import StoppedRank, find_stopped_rank
 from whyidle.analysis.intervals import union_of
-from whyidle.analysis.ranks.backward_time import excess_outside_backward
 from whyidle.analysis.ranks.collective_arrivals import Meetings
+from whyidle.analysis.steps.step_scope import StepScope
 from whyidle.model.cause import MOSTLY
+from whyidle.model.roles import Role
 
 LEAST = 4
 """least common rounds"""
@@ -267,23 +267,6 @@ class RankImbalance:
         low, high = sorted(max(0.0, float(share)) for share in won)
         return low, high
 
-    def gain_if_earlier(self, index: int) -> tuple[float, float]:
-        """Return the share of the step won if a rank comes to every meeting earlier by its mean
-        lag: with the other ranks as recorded, and with no other rank late."""
-        meetings = self.meetings
-        arrival = meetings.arrival[meetings.present.all(axis=1) & meetings.is_decided]
-        if not len(arrival):
-            return 0.0, 0.0
-        others = np.delete(arrival, index, axis=1)
-        behind = float((arrival[:, index] - others.mean(axis=1)).mean())
-        steps = max(float(np.mean([facts.step_count for facts in self.ranks])), 1.0)
-        if self.paces is not None:
-            behind = min(behind, self.paces.excess_of(index)[0] * 1e9 * steps / len(arrival))
-        earlier = np.maximum(arrival[:, index] - max(behind, 0.0), others.max(axis=1))
-        won = (arrival.max(axis=1) - earlier).sum() / steps
-        step_ns = float(np.mean([facts.step_s for facts in self.ranks])) * 1e9
-        return float(won / step_ns), max(behind, 0.0) * len(arrival) / steps / step_ns
-
     @cached_property
     def late_rank(self) -> LateRank | None:
         """The rank that the others wait for most; None if there is none or it is unknown."""
@@ -310,19 +293,6 @@ class RankImbalance:
     def paces(self) -> RankPaces | None:
         """Running and waiting for a core between exchanges; None: not recorded."""
         return find_paces(self.ranks)
-
-    @cached_property
-    def stopped_rank(self) -> StoppedRank | None:
-        """The rank that is stopped repeatedly; on a CPU its own stops look like waiting."""
-        return find_stopped_rank(self.ranks)
-
-    @cached_property
-    def stopped_share(self) -> F64:
-        """Share of the step that each rank spends in exposed communication because one rank is
-        stopped, at most."""
-        stopped = self.stopped_rank if self.ranks[0].on_cpu else None
-        most = 0.0 if stopped is None else stopped.longest_stop
-        return np.minimum([facts.bucket_share("communication") for facts in self.ranks], most)
 
     def _explained_share(
         self, index: int | None, lateness: F64, column: int, unknown: float
@@ -352,7 +322,7 @@ class RankImbalance:
             for bucket, own in spent[index].items()
         }
         most = max(0.0, min(excess["compute"], excess["host"]))  # no more than was found is added
-        apart = min(excess_outside_backward(self.ranks, index), most)
+        apart = min(_excess_outside_backward(self.ranks, index), most)
         return {**excess, "compute": excess["compute"] - apart, "host": excess["host"] + apart}
 
 
@@ -392,3 +362,27 @@ def _kernel_times(facts: Facts) -> dict[str, tuple[float, float, float]]:
         facts.timeline.names[name]: (float(s) / steps, float(n) / steps, float(b) / steps)
         for name, s, n, b in zip(names, seconds, counts, blocks, strict=True)
     }
+
+
+def _compute_time(facts: StepScope) -> tuple[float, float] | None:
+    """Return a rank's compute inside and outside its backward passes, s per step, if marked."""
+    host, rows = facts.timeline.host, facts.timeline.rows_of(Role.BACKWARD)
+    if not facts.on_cpu or not len(rows):
+        return None
+    passes, work = union_of(host.start[rows], host.end[rows]), facts.time_of("compute")
+    inside = facts.share_of(work & passes)
+    return inside * facts.step_s, (facts.share_of(work) - inside) * facts.step_s
+
+
+def _excess_outside_backward(ranks: Sequence[StepScope], index: int) -> float:
+    """Return a rank's excess compute outside backward passes, s per step; 0 where unknown. More
+    data lengthens both passes; excess outside of the backward pass alone is other work,
+    which stack samples on a CPU cannot always separate."""
+    times = [_compute_time(facts) for facts in ranks]
+    known = [time for time in times if time is not None]
+    if len(known) < len(times) or len(known) < 2:
+        return 0.0
+    inside, outside = known.pop(index)
+    usual, before = np.mean(known, axis=0)
+    more = max(0.0, inside - usual) * before / max(usual, 1e-12)
+    return float(max(0.0, outside - before - more))

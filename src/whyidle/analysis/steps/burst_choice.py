@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 from msgspec import structs
 
-from whyidle.analysis.device.evaluation_utilization import EvaluationUtilization
 from whyidle.analysis.steps.step_detection import StepWindows
 from whyidle.model.process_facts import BurstInRun
 from whyidle.model.timeline import Timeline
@@ -54,18 +53,12 @@ def with_run_context(
     live: Timeline,
     steps: StepWindows,
     run: tuple[float, Mapping[str, float]] | None = None,
-    busy: EvaluationUtilization | None = None,
 ) -> Timeline:
-    """Return the burst with its surroundings in the run: ``steps``, mean ``run`` step, ``busy``
-    device."""
+    """Return the burst with its surroundings in the run: ``steps`` and the mean ``run`` step."""
     context = burst.burst or BurstInRun()
     if run is not None:
-        names = (*OVER_THE_RUN, "evaluation") if busy else OVER_THE_RUN
-        context = structs.replace(context, run_s=run[0], run={name: run[1][name] for name in names})
-        if busy and (live.world_size or 1) == 1:  # else it may be waiting for other ranks
-            context = structs.replace(
-                context, busy=busy.all, evaluating=busy.evaluating * busy.share
-            )
+        shares = {name: run[1][name] for name in OVER_THE_RUN}
+        context = structs.replace(context, run_s=run[0], run=shares)
         burst = replace(burst, burst=context)
     if context.begin is None or context.end is None:
         return burst
@@ -116,17 +109,13 @@ def _usual_shares(
 
 def _of_the_run(shares: dict[str, float], length_s: float, context: BurstInRun) -> dict[str, float]:
     """Shares of the run's mean step: rare events over the run, all else as in the burst. The rest
-    is evaluation work as far as known, then "unseen"."""
+    is "unseen"."""
     if not context.run_s:
         return shares
     seconds = {reason: share * length_s for reason, share in shares.items()}
     seconds |= {reason: share * context.run_s for reason, share in context.run.items()}
     rest = max(0.0, context.run_s - sum(seconds.values()))
-    kernels = seconds.get("compute", 0.0) + seconds.get("collective", 0.0)
-    evaluated_s = min(context.busy * context.run_s - kernels, context.evaluating * context.run_s)
-    work = min(rest, max(0.0, evaluated_s))
-    seconds["compute"] = seconds.get("compute", 0.0) + work
-    seconds["unseen"] = seconds.get("unseen", 0.0) + rest - work
+    seconds["unseen"] = seconds.get("unseen", 0.0) + rest
     total = sum(seconds.values())
     return {reason: time / total for reason, time in seconds.items()}
 

@@ -31,7 +31,6 @@ LEAST_SHARE = 0.05
     "The job has too few CPU cores",
     bucket="input",
     needs=("host_telemetry", "steady_steps"),
-    watched=("host_telemetry", "stepless"),
 )
 def cpu_starved_allocation(facts: Facts) -> Proof | None:
     """What it means
@@ -54,7 +53,7 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     With enough cores, loading is hidden behind computing (P1). The lower bound is zero, because
     another limit may follow. The expected gain is half of the wait; if workers and CPU times were
     recorded, it is computed for all cores of the machine (without a known limit, for twice the
-    cores). For a command without steps, only throttling counts.
+    cores).
 
     What looks alike
     ----------------
@@ -75,8 +74,6 @@ def cpu_starved_allocation(facts: Facts) -> Proof | None:
     that hide preparation); Linux, cgroup v2 ``cpu.max`` and ``cpu.stat``.
     """
     telemetry, waiting = facts.telemetry, facts.bucket_share("input")
-    if telemetry is not None and facts.has_no_steps:
-        return _prove_throttling(facts, telemetry)
     if telemetry is None or _crowd_themselves(facts) or _needs_no_cores(facts):
         return None
     limit, core_wait = find_core_limit(facts), kept_waiting(facts)
@@ -153,23 +150,6 @@ def _predict_more_cores(facts: Facts, granted: float, waiting: float) -> Predict
     if gains is None:
         return predict_removal(0.0, waiting, f"{method}, given the cores")
     return from_gains((0.0, *gains[1:]), f"{method}, on {granted:g} cores")
-
-
-def _prove_throttling(facts: Facts, telemetry: TelemetryWindow) -> Proof | None:
-    """Prove that a quota throttles a command without steps; at most that time can be saved."""
-    cores, used, throttled = _core_usage(facts, telemetry)
-    high = min(throttled, facts.bucket_share("unknown"))
-    if cores is None or high < THROTTLED:
-        return None
-    return Proof(
-        headline=f"A quota of {cores:g} cores throttles the command {throttled:.0%} of the time",
-        low=0.0,
-        high=high,
-        predicted=predict_removal(0.0, high, "the time lost to the quota"),
-        evidence=_core_evidence(cores, used, throttled),
-        confidence=0.8,
-        bucket="unknown",
-    )
 
 
 def _core_usage(

@@ -62,8 +62,6 @@ def gpu_contention(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"{count} other process{'es compute' if count > 1 else ' computes'} on the same "
         f"GPU {share:.0%} of the time",
-        low=low,
-        high=high,
         predicted=predict_removal(low, high, "the time in which other processes' kernels run"),
         evidence=(
             make_evidence("time with kernels of other processes", share, "ratio", source="NVML"),

@@ -93,8 +93,6 @@ def _make_proof(
     at = f", {describe_place(lines[0][0])}" if lines else ""
     return Proof(
         headline=f"{headline}{at}",
-        low=SURE * share,
-        high=share,
         predicted=predict_removal(SURE * share, share, "the time for which its device is free"),
         evidence=(make_evidence(waiting, share, "ratio", source="samples"), *more),
         confidence=0.9 if lines else 0.6,

@@ -76,8 +76,6 @@ def training_on_cpu(facts: Facts) -> Proof | None:
     place = facts.places.place_of(int(rows[0]))
     return Proof(
         headline=f"The work runs on the CPU while {facts.timeline.info.name} is idle",
-        low=0.5 * work,
-        high=0.95 * work,
         predicted=predict_removal(0.5 * work, 0.95 * work, METHOD),
         evidence=(
             make_evidence("operators that compute on the CPU", share, "ratio", source="ops"),
@@ -112,8 +110,6 @@ def _prove_from_facts(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"The model trains on the CPU although the host has {gpus} "
         f"GPU{'s' if gpus > 1 else ''}: {_explain_device_choice(process)}",
-        low=0.5 * work,
-        high=0.95 * work,
         predicted=predict_removal(0.5 * work, 0.95 * work, METHOD),
         evidence=(
             make_evidence("GPUs of the host", gpus, None, source="driver, NVML"),

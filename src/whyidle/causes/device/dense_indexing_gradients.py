@@ -103,8 +103,6 @@ def _prove_dense_tables(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"{1.0 - read:.1%} of what {optimizer.name} updates has a gradient of zeros: rows "
         "of tables that no sample of the batch reads",
-        low=low,
-        high=high,
         predicted=from_gains((low, expected, high), "the step without updates of these rows"),
         evidence=(
             make_evidence("updates, share of step", updates, "ratio", source="calls"),

@@ -102,8 +102,6 @@ def _prove_on_cpu(facts: Facts) -> Proof | None:
     at = f" ({(where[0].file or '').rpartition('/')[2]}:{where[0].line})" if where else ""
     return Proof(
         headline=f"The model is trained in 64 bits{at}",
-        low=gains[0],
-        high=gains[2],
         predicted=from_gains((gains[0], gains[1], gains[2]), "long operators in 32 bits"),
         evidence=(
             make_evidence("type of the parameters", optimizer.dtype, None, source="param_groups"),

@@ -6,14 +6,15 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
+from whyidle.analysis.integer_codes import used_codes
 from whyidle.causes.device import _kernel_savings as savings
-from whyidle.causes.device._attention_source import attention_libraries
 from whyidle.causes.device._kernel_savings import Factors
 from whyidle.causes.device._unfused_attention import UnfusedAttention, find_unfused_attention
-from whyidle.causes.device._unfused_attention_cpu import prove_unfused_attention
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence
 from whyidle.model.proof_facts import DeviceFacts
+from whyidle.model.roles import Role
+from whyidle.model.timeline import HostKind
 
 REACHED = (0.15, 0.3, 0.5)
 """share of the peak that fused attention reaches, forward and backward (low, expected, high):
@@ -22,13 +23,14 @@ PRODUCTS = (1.0, 0.9, 0.6)
 BETWEEN = (0.5, 0.15, 0.0)
 """share of their time that the products and the kernels between them keep (low, expected, high
 gain), if shapes or the peak are unknown"""
+SWITCHES = {"framework": Role.OWN_ATTENTION, "models": Role.MODEL_LIBRARY_ATTENTION}
+"""library -> role of the frames of its unfused attention"""
 
 
 @cause(
     "Attention is unfused",
     bucket="compute",
     needs=("device_events",),
-    watched=("device_time", "every_operator", "steps"),
 )
 def naive_attention(facts: Facts) -> Proof | None:
     """What it means
@@ -43,20 +45,17 @@ def naive_attention(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    GPU: a softmax lies between two batched matrix products, with only small kernels in between. If
+    A softmax lies between two batched matrix products, with only small kernels in between. If
     shapes and device are known, the replay runs the products' FLOPs at 15 to 50 % of the peak
     (expected: 30 %). Otherwise it removes 50 to 100 % of the time between the products (expected:
     85 %), and 0 to 40 % of the products' time (expected: 10 %, P5).
-
-    CPU: operators take the place of kernels, and the second prediction is used. A watched run is
-    judged by its burst, which records every operator of a few steps.
 
     What looks alike
     ----------------
     Attention cannot be fused if its weights are used elsewhere; ``nn.MultiheadAttention`` returns
     them by default, and most callers discard them. ``scaled_dot_product_attention`` itself runs
-    product, softmax, product if no fused kernel supports its inputs (on a CPU: with dropout). These
-    do not count.
+    product, softmax, product if no fused kernel supports its inputs. These do not count. Jobs on
+    the CPU are not judged.
 
     What to do
     ----------
@@ -68,8 +67,6 @@ def naive_attention(facts: Facts) -> Proof | None:
     ----------
     Dao, FlashAttention-2 (2023); PyTorch, ``scaled_dot_product_attention``.
     """
-    if facts.on_cpu:
-        return prove_unfused_attention(facts)
     attention = find_unfused_attention(facts)
     rows = attention.all_rows
     if not len(attention.softmax):
@@ -92,7 +89,7 @@ def naive_attention(facts: Facts) -> Proof | None:
             *_sequence_evidence(facts, attention),
         ),
         confidence=0.85 if fused is not None else 0.65,
-        fix_facts=DeviceFacts(attention=True, libraries=attention_libraries(facts)),
+        fix_facts=DeviceFacts(libraries=_attention_libraries(facts)),
     )
 
 
@@ -128,3 +125,23 @@ def _sequence_evidence(facts: Facts, attention: UnfusedAttention) -> tuple[Evide
     text, count = " x ".join(str(size) for size in shapes[0]), len(attention.softmax)
     name, source, window = "shape of the attention weights", "operator shapes", "largest softmax"
     return (make_evidence(name, text, None, samples=count, source=source, window=window),)
+
+
+def _attention_libraries(facts: Facts) -> tuple[str, ...] | None:
+    """Libraries whose attention appears in recorded frames and stack samples of the run; None
+    without frames."""
+    runs = [facts] if facts.live is None else [facts, facts.live]
+    frames = [frame for run in runs for frame in _recorded_frames(run)]
+    if not frames:
+        return None
+    plays = facts.timeline.vocabulary.plays
+    return tuple(
+        library for library, role in SWITCHES.items() if any(plays(role, text) for text in frames)
+    )
+
+
+def _recorded_frames(facts: Facts) -> list[str]:
+    timeline = facts.timeline
+    called = used_codes(timeline.host.name[timeline.host.kind == HostKind.PYTHON])
+    stacks = [detail.stack for detail in timeline.details if detail.stack]
+    return [*(timeline.names[i] for i in called), *stacks]

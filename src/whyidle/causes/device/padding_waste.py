@@ -85,8 +85,6 @@ def padding_waste(facts: Facts) -> Proof | None:
     method = "share of padding" if padding.cost is None else STEPS
     return Proof(
         headline=f"{padding.share:.0%} of each batch is padding{_describe_cost(padding)}",
-        low=low,
-        high=high,
         predicted=from_gains((low, expected, high), f"{method}, without the padding"),
         evidence=_padding_evidence(padding),
         confidence=CONFIDENCE[padding.told_by] if fitted else 0.5,

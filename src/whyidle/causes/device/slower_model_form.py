@@ -58,8 +58,6 @@ def slower_model_form(facts: Facts) -> Proof | None:
     title, best = max(forms.values(), key=lambda form: form[1].speedup)
     return Proof(
         headline=f"With {title}, the step is {best.speedup:.2f} times as fast, as measured",
-        low=1.0 - 1.0 / best.low,
-        high=1.0 - 1.0 / best.high,
         predicted=best,
         evidence=(
             make_evidence("step", account.step_s or 0.0, "s"),

@@ -10,7 +10,7 @@ from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.ranks.late_rank_work import LateWork, find_late_work
 from whyidle.analysis.ranks.rank_imbalance import LateRank, RankImbalance
 from whyidle.analysis.steps.forecast import predict_removal
-from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
+from whyidle.model.cause import LEAST_SHARE, Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.timeline import HostKind
@@ -30,10 +30,8 @@ DOING = {
 
 def find_late_rank(job: Job) -> LateRank | None:
     """The rank that others wait for, unless they wait only briefly, or mostly because it waits for
-    a core or its process is stopped."""
+    a core."""
     late = job.imbalance.late_rank
-    if float(job.imbalance.stopped_share.mean()) >= MOSTLY * job.attribution["communication"] > 0.0:
-        return None
     if (
         late is None
         or late.slow_device
@@ -41,7 +39,7 @@ def find_late_rank(job: Job) -> LateRank | None:
     ):
         return None
     always = job.imbalance.loss_interval[0] * _own_share(late)
-    if is_by_chance(job, late) and always < LEAST_SHARE and predict_relief(job, late) is None:
+    if is_by_chance(job, late) and always < LEAST_SHARE:
         return None
     return late
 
@@ -95,21 +93,6 @@ def predict_as_fast(job: Job, late: LateRank) -> Predicted:
     found = max(found, job.imbalance.delay_share)
     won, most = found * _own_share(late), max(found, hopeful) * _own_share(late)
     return predict_removal(won * 0.5, most, "P8: that rank as fast as the slowest other", won * 0.9)
-
-
-def predict_relief(job: Job, late: LateRank) -> Predicted | None:
-    """P8 for a rank on a CPU that runs Python which the others do not, with recorded run times: it
-    reaches the recorded meetings earlier by what it runs longer. The lower gain leaves the other
-    ranks as recorded, some late by chance; the higher one assumes that none is. The middle is
-    expected, because ranks that share cores cause part of that chance. None if it does not run
-    longer."""
-    if late.reason not in RUNS or job.imbalance.paces is None:
-        return None
-    won, most = job.imbalance.gain_if_earlier(late.index)
-    if won < LEAST_SHARE:
-        return None
-    method = "P8: replay of meetings without that rank's longer run time"
-    return predict_removal(won * 0.5, most, method, (won + most) / 2)
 
 
 def waited_s(job: Job, late: LateRank) -> float:

@@ -10,11 +10,11 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.lines.source_lines import in_library
 from whyidle.analysis.ranks.exposed_communication import held_share
-from whyidle.analysis.ranks.gradient_exchanges import copy_shares, rhythm_of
+from whyidle.analysis.ranks.gradient_exchanges import rhythm_of
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
-from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.diagnosis import Place
 from whyidle.model.proof_facts import DistributedFacts
 from whyidle.model.roles import Role
 
@@ -46,8 +46,8 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
     Between two optimizer steps, several forward passes of DistributedDataParallel (watched run:
     backward passes) are each followed by all-reduces, at least half as many as after any other. The
     lost time is (N - 1) / N of the exposed communication that delays work (P7), as a mean over
-    ranks. On a watched CPU, the prediction adds the copies of gradients to and from buckets.
-    Waiting for a rank with more work does not count, because fewer exchanges do not shorten it.
+    ranks. Waiting for a rank with more work does not count, because fewer exchanges do not shorten
+    it.
 
     What looks alike
     ----------------
@@ -69,21 +69,13 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
     if rhythm is None or rhythm.per_update < 2 or exposed < LEAST_SHARE:
         return None
     needless = 1.0 - 1.0 / rhythm.per_update
-    handling = np.mean([copy_shares(facts) for facts in job.ranks], axis=0).tolist()
-    low, likely, high = (
-        needless * min(part * exposed + copied, 1.0)
-        for part, copied in zip(HIDDEN_LESS, handling, strict=True)
-    )
-    copies = " and of their copies of gradients, which are part of compute" if handling[1] else ""
+    low, likely, high = (needless * part * exposed for part in HIDDEN_LESS)
     return Proof(
         headline=f"Gradients are exchanged {rhythm.per_update} times per optimizer step; once is "
-        f"enough{_describe_side_gain(needless * handling[1])}",
-        low=needless * exposed * HIDDEN_LESS[0],
-        high=needless * exposed,
-        predicted=predict_removal(low, high, f"P7: (N - 1) / N of the exchanges{copies}", likely),
+        "enough",
+        predicted=predict_removal(low, high, "P7: (N - 1) / N of the exchanges", likely),
         evidence=(
             make_evidence("exchanges per update", rhythm.per_update, "1", source="host spans"),
-            *_handling_evidence(handling[1]),
             make_evidence("communication that delays work, share of step", exposed, "ratio"),
             make_evidence("all-reduces per exchange", rhythm.calls, "1", source="host spans"),
         ),
@@ -91,21 +83,6 @@ def allreduce_every_microstep(job: Job) -> Proof | None:
         confidence=0.9,
         facts=DistributedFacts(micro_batches=rhythm.per_update),
     )
-
-
-def _describe_side_gain(share: float) -> str:
-    """The gain in another bucket, in addition to the finding's cost, which is waiting. A fix may
-    therefore gain more than the finding costs."""
-    if share < LEAST_SHARE:
-        return ""
-    return f", and also saves copies of gradients: about {share:.0%} of the step (in compute)"
-
-
-def _handling_evidence(share: float) -> tuple[Evidence, ...]:
-    if not share:
-        return ()
-    quantity = "copying gradients for exchanges, share of step"
-    return (make_evidence(quantity, share, "ratio", source="bytes, at memory speed"),)
 
 
 def _backward_lines(facts: Facts) -> tuple[Place, ...]:

@@ -62,8 +62,6 @@ def dataparallel_instead_of_ddp(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"DataParallel launches {len(busy)} GPUs from one process; the busiest computes "
         f"{highest:.0%} of the step",
-        low=lost * 0.5,
-        high=lost,
         predicted=predict_removal(
             lost * 0.5, lost, "ideal step of one replica, all else unchanged"
         ),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
@@ -20,10 +18,6 @@ from whyidle.model.roles import Role
 
 LEAST_READINGS = 2
 """readings of DistributedDataParallel's log, 64 steps apart, with the same unused parameters"""
-QUICK = 0.1
-"""quantile of the exchange times that stands for an exchange without waiting. In jobs of two ranks
-on two cores with 20 to 600 parameters (PyTorch 2.13), the extra exchange cost 0.3 to 1.5 ms per
-step. Of all exchanges, a tenth took less than 0.3 to 0.6 ms, and half more than 2 to 7 ms"""
 
 
 class Shares(NamedTuple):
@@ -61,9 +55,7 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     half, because recording lengthens small operators. The upper bound adds the device time of the
     copies.
 
-    In a watched run on a CPU, only the search is timed. The prediction adds the time to mark every
-    used parameter, which the probe measures once, and one more exchange: as long as the fastest
-    tenth of the job's exchanges (upper bound: their median).
+    In a watched run on a CPU, only the search is timed.
 
     What looks alike
     ----------------
@@ -83,16 +75,14 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     walk, copy = _time_during(facts, Role.GRADIENT_SEARCH), _time_during(facts, Role.GRADIENT_COPY)
     idle = facts.scope if facts.on_cpu else facts.time_of("host")
     walked, copied = facts.share_of(walk & idle), facts.share_of(copy & idle)
-    marked = _marking_s(facts) / facts.step_s if facts.on_cpu and walked else 0.0
-    lost = min(facts.share_of((walk | copy) & idle) + marked, 1.0)
+    lost = facts.share_of((walk | copy) & idle)
     settings = _ddp_settings(facts)
     constant = settings.unused_readings >= LEAST_READINGS and not settings.unused_varies
     if lost < HARMLESS or (settings.unused_parameter_size and not constant):
         return None
     roles = (Role.GRADIENT_COPY, Role.GRADIENT_SEARCH, Role.GRADIENT_SCALE)
     copies, searches, scaled = (len(facts.rows_of(role)) for role in roles)
-    steps, marking = facts.step_count, lost - min(facts.share_of((walk | copy) & idle), lost)
-    searching = _search_shares(facts, min(walked + marking, 1.0), bool(walked))
+    steps, searching = facts.step_count, Shares(walked * 0.5, walked * 0.75, walked)
     copying = Shares(copied * 0.5, copied * 0.75, copied + _copying_share(facts, copy))
     both = Shares(lost * 0.5, copying.likely + searching.likely, copying.high + searching.high)
     costs = "takes" if facts.on_cpu else f"keeps the {facts.device_noun} waiting"
@@ -107,7 +97,6 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
             make_evidence("device idle during copies, share of step", copied, "ratio"),
             make_evidence("searches per step", searches / steps, "1", source="host spans"),
             make_evidence("device idle during searches, share of step", walked, "ratio"),
-            make_evidence("noting used parameters, share of step", marked, "ratio", source="probe"),
             make_evidence("scaled gradients per step", scaled / steps, "1", source="host spans"),
         ),
         where=_wrapping_places(facts),
@@ -124,24 +113,8 @@ def ddp_config_overhead(facts: Facts) -> Proof | None:
     )
 
 
-def _search_shares(facts: Facts, lost: float, searches: bool) -> Shares:
-    host, rows = facts.timeline.host, facts.rows_of(Role.HOST_ALL_REDUCE)
-    if not (searches and facts.on_cpu and len(rows)):
-        return Shares(lost * 0.5, lost * 0.75, lost)
-    took = (host.end[rows] - host.start[rows]) / 1e9 / facts.step_s
-    quick, half = (float(each) for each in np.quantile(took, (QUICK, 0.5)))
-    return Shares(lost * 0.5, min(lost + quick, 1.0), min(lost + half, 1.0))
-
-
 def _ddp_settings(facts: Facts) -> ExchangeFacts:
     return facts.timeline.process.ddp or ExchangeFacts()
-
-
-def _marking_s(facts: Facts) -> float:
-    """Time to mark every used parameter, per step (s); 0 if it is unknown."""
-    ddp = _ddp_settings(facts)
-    walks = len(facts.rows_of(Role.GRADIENT_SEARCH)) / max(facts.step_count, 1)
-    return ddp.mark_ns * ddp.num_parameter_tensors * walks / 1e9
 
 
 def _wrapping_places(facts: Facts) -> tuple[Place, ...]:

@@ -6,18 +6,15 @@ import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.ranks.exposed_communication import Exposure
-from whyidle.analysis.ranks.gradient_exchanges import copy_shares, needed_share, optimizer_updates
+from whyidle.analysis.ranks.gradient_exchanges import needed_share
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.steps.forecast import predict_removal
-from whyidle.model.cause import LEAST_SHARE, WORTH, Proof, cause
-from whyidle.model.diagnosis import Evidence, Predicted
+from whyidle.model.cause import LEAST_SHARE, Proof, cause
+from whyidle.model.diagnosis import Evidence
 from whyidle.model.proof_facts import DistributedFacts
 
 FROM_FEWER_BYTES = 0.6
-"""expected share of what half of the bytes would save: latency and other delays remain"""
-FROM_FEWER_EXCHANGES = 0.9
-"""the same for half of the exchanges, where exchanges are the bottleneck: their latency goes too,
-but fewer backward passes remain to overlap with"""
+"""expected share of what half of the bytes, or of the exchanges, would save: other delays remain"""
 LITTLE_HIDDEN = 0.05
 """overlap below which it is chance: DDP hides most of its buckets"""
 
@@ -79,8 +76,6 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
     expected = max(hidden, half * FROM_FEWER_BYTES) if seen.is_waiting_known else hidden
     return Proof(
         headline=_make_headline(seen, high),
-        low=low,
-        high=high,
         predicted=predict_removal(
             low, high, "P7: exchanges overlap with the backward pass", expected
         ),
@@ -100,24 +95,11 @@ def exposed_gradient_comm(job: Job) -> Proof | None:
             gathered_once=predict_removal(
                 0.0, gathered, "P7 without the second of two gathers", gathered / 2.0
             ),
-            fewer=_predict_fewer_exchanges(job, half, needed),
+            fewer=predict_removal(
+                0.0, half, "P7 with half of the exchanges", half * FROM_FEWER_BYTES
+            ),
         ),
     )
-
-
-def _predict_fewer_exchanges(job: Job, half: float, needed: float) -> Predicted:
-    """P7 with half of the exchanges, of which the share ``needed`` counts. On a CPU, copies of
-    gradients and optimizer steps are halved too, although they are not part of the finding."""
-    likely, high = half * FROM_FEWER_BYTES, half
-    if likely >= WORTH:
-        copied = np.mean([copy_shares(facts) for facts in job.ranks], axis=0) * needed / 2.0
-        updated = (
-            float(np.mean([facts.share_of(optimizer_updates(facts)) for facts in job.ranks])) / 2.0
-        )
-        likely = half * FROM_FEWER_EXCHANGES + copied[1] + updated
-        high += copied[2] + updated
-    high = min(float(high), 0.5)  # the rest of a batch stays
-    return predict_removal(0.0, high, "P7 with half of the exchanges", min(float(likely), high))
 
 
 def _make_headline(seen: Exposure, held: float) -> str:

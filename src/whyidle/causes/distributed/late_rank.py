@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from whyidle.analysis.ranks.job import Job
 from whyidle.causes.distributed import _rank_waiting
 from whyidle.model.cause import Proof, cause
 from whyidle.model.number_text import format_duration
-from whyidle.model.proof_facts import DistributedFacts
 
 
 @cause(
@@ -33,9 +30,8 @@ def late_rank(job: Job) -> Proof | None:
     of the others is the cost. The late rank does not compute longer. The report says why.
 
     If one rank is always late, the prediction makes it as fast as the slowest other one; if ranks
-    take turns, every rank takes the mean (P8). If Python delays a rank on a CPU, and run times were
-    recorded, only the additional run time of the late rank counts. Turns that run times do not
-    explain are not reported.
+    take turns, every rank takes the mean (P8). Turns that run times do not explain are not
+    reported.
 
     What looks alike
     ----------------
@@ -56,8 +52,8 @@ def late_rank(job: Job) -> Proof | None:
     late = _rank_waiting.find_late_rank(job)
     if late is None or late.reason == "compute":
         return None
-    doing, relieved = _rank_waiting.DOING[late.reason], _rank_waiting.predict_relief(job, late)
-    usual = _rank_waiting.predict_as_fast if late.is_constant else _rank_waiting.predict_even_work
+    doing = _rank_waiting.DOING[late.reason]
+    predict = _rank_waiting.predict_as_fast if late.is_constant else _rank_waiting.predict_even_work
     if late.is_constant:
         waited, own = _rank_waiting.waited_s(job, late), job.ranks[late.index]
         spent = own.attribution[late.reason] * own.step_s
@@ -67,16 +63,7 @@ def late_rank(job: Job) -> Proof | None:
             f"({waited / own.step_s:.0%}), held up by {doing} ({format_duration(spent)}, others "
             f"{others}){_rank_waiting.describe_work(job, late)}"
         )
-    elif relieved is not None:
-        headline = f"Rank {late.rank} is late most often, held up by {doing}"
     else:
         headline = f"Ranks take turns being late (rank {late.rank} most often), held up by {doing}"
-    proof = _rank_waiting.make_proof(
-        job, late, headline, predicted=relieved or usual(job, late), confidence=0.8
-    )
-    if relieved is None:
-        return proof
-    high = max(proof.high, min(job.imbalance.loss_interval[1], 1.0 - 1.0 / relieved.high))
-    return replace(
-        proof, high=high, facts=replace(proof.get_facts(DistributedFacts), constant=True)
-    )
+    predicted = predict(job, late)
+    return _rank_waiting.make_proof(job, late, headline, predicted=predicted, confidence=0.8)

@@ -77,8 +77,6 @@ def _prove_gloo(job: Job) -> Proof | None:
     took = float((host.end[rows] - host.start[rows]).sum()) / 1e9 / facts.step_count
     return Proof(
         headline="Gloo exchanges GPU tensors over the host, instead of NCCL",
-        low=blocked * 0.5,
-        high=blocked,
         predicted=predict_removal(
             blocked * 0.5, blocked, "P7 with NCCL's bandwidth", blocked * 0.8
         ),
@@ -118,8 +116,6 @@ def _slow_bus(job: Job) -> Proof | None:
         return None
     return Proof(
         headline=f"Large collectives inside one machine reach only {reached / 1e9:.2g} GB/s",
-        low=lost * 0.7,
-        high=lost,
         predicted=predict_removal(lost * 0.7, lost, "P7 at the bandwidth of PCIe 3.0", lost * 0.9),
         evidence=(
             make_evidence("median bus bandwidth", reached, "bytes/s", samples=int(large.sum())),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
-from whyidle.analysis.host.process_stops import ProcessStops
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.ranks.rank_imbalance import LateRank
 from whyidle.analysis.steps.forecast import predict_removal
@@ -24,7 +23,7 @@ def fail_slow_device(job: Job) -> Proof | None:
     ----------------
     One rank launches the same kernels as the others, but its device takes longer: lower clocks,
     heat, a power limit, memory errors, another job. On a CPU, the rank gets less CPU time than the
-    others, because of another program, a low priority, a quota, or repeated stops of its process.
+    others, because of another program, a low priority or a quota.
 
     Why it costs
     ------------
@@ -37,10 +36,6 @@ def fail_slow_device(job: Job) -> Proof | None:
     least 5 % longer on this rank. In a watched job on a CPU, its additional wait for a core
     explains at least half of the waiting. The prediction makes it as fast as the slowest other rank
     (P8).
-
-    Or at least three reads of the process state show that the process is stopped (two, if its
-    thread was idle for as long). The gain is that share, limited to the others' exposed
-    communication.
 
     What looks alike
     ----------------
@@ -58,8 +53,6 @@ def fail_slow_device(job: Job) -> Proof | None:
     2025.
     """
     imbalance, late = job.imbalance, job.imbalance.late_rank
-    if imbalance.stopped_share.max() >= LEAST_SHARE:
-        return _prove_stopped_rank(job)
     if late is None or not late.slow_device:
         return None
     short = late.short_of_cpu
@@ -84,41 +77,6 @@ def fail_slow_device(job: Job) -> Proof | None:
         where=(Place(file=None, line=None, function=None, rank=late.rank),),
         facts=HardwareFacts(rank=late.rank, cpu=short),
     )
-
-
-def _prove_stopped_rank(job: Job) -> Proof | None:
-    stopped = job.imbalance.stopped_rank
-    if stopped is None:
-        return None
-    rank, stops = job.ranks[stopped.index].rank, stopped.stops
-    others = (f.bucket_share("communication") for f in job.ranks if f.rank != rank)
-    most, beyond = min(others, default=0.0), stopped.beyond - stops.share
-    low, likely, high = (
-        min(max(0.0, each + beyond), most) for each in (stops.low, stops.share, stops.high)
-    )
-    return Proof(
-        headline=f"The process of rank {rank} is stopped {stops.share:.0%} of the time, and the "
-        "others wait for it",
-        low=low,
-        high=high,
-        predicted=predict_removal(low / 2, high, "P8: that process is never stopped", likely),
-        evidence=(
-            *_stop_evidence(rank, stops),
-            make_evidence("least exposed communication of the others", most, "ratio"),
-        ),
-        confidence=0.85,
-        where=(Place(file=None, line=None, function=None, rank=rank),),
-        facts=HardwareFacts(rank=rank, stopped=True),
-    )
-
-
-def _stop_evidence(rank: int | None, stops: ProcessStops) -> tuple[Evidence, ...]:
-    name = f"reads that show rank {rank} as stopped"
-    evidence = [make_evidence(name, stops.found, "ratio", samples=stops.reads, source="/proc")]
-    if stops.slept is not None:
-        name = f"excess idle share of rank {rank}'s thread outside of exchanges"
-        evidence.append(make_evidence(name, stops.slept, "ratio", source="schedstat"))
-    return tuple(evidence)
 
 
 def _make_headline(job: Job, late: LateRank) -> str:

@@ -71,8 +71,6 @@ def pcie_or_nvlink_degraded(facts: Facts) -> Proof | None:
     low = copies.exposed * (1.0 - 2 * reached / rate)
     return Proof(
         headline=f"Pinned copies reach {reached:.2g} GB/s, where {rate:.0f} GB/s are usual",
-        low=low,
-        high=high,
         predicted=predict_removal(low, high, "bytes x (1/rate - 1/class) x exposed share"),
         evidence=(
             make_evidence("rate of pinned copies", reached * 1e9, "B/s", samples=int(large.sum())),
@@ -96,8 +94,6 @@ def _prove_by_traffic(facts: Facts) -> Proof | None:
     high, rate = min(slowed[gpu][0], facts.bucket_share("unknown")), slowed[gpu][1]
     return Proof(
         headline="The link to the GPU runs below what card and slot allow, and is in use",
-        low=0.0,
-        high=high,
         predicted=predict_removal(0.0, high, "bytes x (1/now - 1/best), if nothing hides them"),
         evidence=(
             make_evidence("traffic over the link", rate, "B/s", source="NVML"),

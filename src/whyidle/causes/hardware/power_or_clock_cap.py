@@ -74,8 +74,6 @@ def power_or_clock_cap(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"A limit keeps the GPU at {1 - lowered.slower:.0%} of its clock "
         f"{lowered.share:.0%} of the time",
-        low=0.0,
-        high=high,
         predicted=predict_removal(
             0.0, high, "P11: clocks at their maximum", lowered.share * likely * work.share
         ),

@@ -65,8 +65,6 @@ def thermal_throttle(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"Heat slows the GPU down to {1 - lowered.slower:.0%} of its clock "
         f"{lowered.share:.0%} of the time",
-        low=high * CAREFUL,
-        high=high,
         predicted=predict_removal(
             high * CAREFUL, high, "P11: clocks at their maximum", high * likely
         ),

@@ -6,8 +6,6 @@ samples show in its own code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
@@ -38,9 +36,9 @@ _ALSO = dict.fromkeys((ALLOCATIONS, ALLOCATION_STACKS), "loader") | {UNCOMPILED:
 """what a mode slows down besides work and Python; workers are also traced"""
 
 
-def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
-    """Prove the costliest of these modes that is on. The evidence lists the others."""
-    active = [(mode, share) for mode in modes if (share := active_share(facts, mode)) > 0.0]
+def debug_mode(facts: Facts) -> Proof | None:
+    """Prove the costliest of the modes that are on. The evidence lists the others."""
+    active = [(mode, share) for mode in MODES if (share := active_share(facts, mode)) > 0.0]
     if not active:
         return None
     costs = [(_mode_gains(facts, mode, share), mode) for mode, share in active]
@@ -49,22 +47,19 @@ def debug_mode(facts: Facts, modes: Sequence[Mode] = MODES) -> Proof | None:
         return None
     evidence = []
     for other, share in active:
-        state = f"{other.variable} set" if other.variable else f"{other.id.replace('_', ' ')} on"
-        name = f"{state}, share of samples"
+        name = f"{other.id.replace('_', ' ')} on, share of samples"
         evidence.append(make_evidence(name, share, "ratio", source="the process"))
     if mode.frames is not None:
         sampled = facts.share_of(_mode_time(facts, mode))
         evidence.append(make_evidence("samples in its code, share of step", sampled, "ratio"))
     return Proof(
         headline=mode.headline,
-        low=gains[0],
-        high=gains[2],
         predicted=from_gains(gains, "class figure, and samples in the mode's code"),
         evidence=tuple(evidence),
         confidence=0.8,
         where=_enabling_place(facts, mode),
         bucket=mode.within or _bucket_of(facts, mode, gains[1]),
-        facts=HostFacts(mode=mode.id, was=facts.timeline.process.environment.get(mode.variable)),
+        facts=HostFacts(mode=mode.id),
     )
 
 

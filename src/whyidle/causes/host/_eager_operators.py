@@ -95,8 +95,6 @@ def prove_eager_operators(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"Operators are called one by one{at_place(found.where)}{each}, outside the "
         f"compiled step: {format_duration(share * facts.step_s)} of each step",
-        low=low,
-        high=high,
         predicted=from_gains((low, expected, high), "the step without their dispatch"),
         evidence=(share_evidence(facts, name, share),),
         confidence=0.85,

@@ -26,8 +26,6 @@ class Mode:
     frames: Role | None = None  # of the mode's own code in samples
     whole: tuple[float, float, float] = (1.0, 1.0, 1.0)  # total cost / time of these samples
     of_backward: tuple[float, ...] = ()  # part of backward passes that it adds beside its samples
-    variable: str = ""  # environment variable that switches it on for the whole run
-    values: re.Pattern[str] = re.compile(".")  # of the variable that switch it on
     within: Bucket | None = None  # what it slows down, if not work and Python
     operators: re.Pattern[str] | None = None  # that it slows down, of all work in a burst
     source: re.Pattern[str] | None = None  # how sources switch it on
@@ -87,33 +85,6 @@ DETERMINISTIC = Mode(
     "Deterministic algorithms are enabled, which also fills memory before use",
     (0.0, 0.01, 0.2),  # on a CPU few operators have another algorithm
 )
-MALLOC = Mode(
-    "PYTHONMALLOC",
-    "Python's allocator is in debug mode (PYTHONMALLOC): it fills and checks every block of memory",
-    (0.0, 0.02, 0.35),  # loops that create objects took 1.5 times as long, operators 1.0 to 1.08
-    variable="PYTHONMALLOC",
-    values=re.compile("debug"),
-)
-DEVMODE = Mode(
-    "PYTHONDEVMODE",
-    "Python runs in development mode (PYTHONDEVMODE): it fills and checks every block of memory",
-    (0.0, 0.02, 0.35),  # its allocator is in debug mode, too
-    variable="PYTHONDEVMODE",
-)
-EXCHANGES = Mode(
-    "TORCH_DISTRIBUTED_DEBUG",
-    "Every collective is checked on all ranks before it runs (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
-    (0.0, 0.02, 0.5),  # one more collective each, of unknown duration
-    variable="TORCH_DISTRIBUTED_DEBUG",
-    values=re.compile("^DETAIL$", re.IGNORECASE),
-    within="communication",
-)
-WAITS = Mode(
-    "sync_debug",
-    "PyTorch warns at every wait for the device (torch.cuda.set_sync_debug_mode)",
-    (0.0, 0.01, 0.2),  # one warning each, with its line
-    within="host",
-)
 EAGER_MODEL = Mode(
     "run_eagerly",
     "The model was compiled with run_eagerly=True: every operator of a step is called from Python, "
@@ -148,12 +119,10 @@ NANS = Mode(
     (0.0, 0.05, 0.5),  # 1.09 times as long on steps of 4 ms (JAX 0.10, CPU)
     within="host",
 )
-SWITCHED = (MALLOC, DEVMODE, EXCHANGES, WAITS)
-"""modes that a process reports on every kind of device"""
 EAGER = (EAGER_MODEL, EAGER_FUNCTIONS, UNCOMPILED)
 ALWAYS = (PROFILER, TRACER, HOOKED, ALLOCATIONS, ALLOCATION_STACKS, NARROW)
 """modes that count only if they are always on"""
-MODES = (ANOMALY, *ALWAYS, DETERMINISTIC, *EAGER, LEAKS, NANS, *SWITCHED)
+MODES = (ANOMALY, *ALWAYS, DETERMINISTIC, *EAGER, LEAKS, NANS)
 
 
 def _runs_late(facts: Facts, mode: Mode) -> bool:
@@ -171,8 +140,6 @@ def active_share(facts: Facts, mode: Mode) -> float:
     """Share of the samples of the settings in which a mode is on. Profilers and tracers are meant
     for a few steps. They count if they are always on or still run at the end."""
     process = facts.timeline.process
-    if mode.variable:
-        return float(bool(mode.values.search(process.environment.get(mode.variable, ""))))
     if mode in ALWAYS:
         samples, on = process.own.get("looks"), process.own.get(mode.id)
         return float(bool(samples and on) and (on == samples or _runs_late(facts, mode)))

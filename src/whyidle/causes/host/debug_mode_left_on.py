@@ -10,7 +10,6 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.steps.forecast import from_gains
 from whyidle.causes.host import _debug_modes
-from whyidle.causes.host._modes import SWITCHED
 from whyidle.model.cause import BLOCKING, MOSTLY, Proof, cause
 from whyidle.model.proof_facts import HostFacts
 from whyidle.model.roles import Role
@@ -53,11 +52,6 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
     keeps what the operators compute in a burst, and adds the cost of calling a compiled step. The
     figures of ``jax_check_tracer_leaks`` and ``jax_debug_nans`` are from small networks on a CPU.
 
-    On every device, the process reports ``PYTHONMALLOC=debug``, ``PYTHONDEVMODE``,
-    ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` and ``torch.cuda.set_sync_debug_mode``. Their cost depends on
-    the number of objects, collectives and waits, so the lower bound is no gain. With the first two,
-    loops that create objects took 1.5 times as long, operators 1.0 to 1.08 times.
-
     What looks alike
     ----------------
     Ordinary ``.item()`` calls are ``per-step-host-sync``. If launch calls return before the kernel
@@ -76,7 +70,7 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
     if facts.on_cpu:
         return _debug_modes.debug_mode(facts)
     if len(facts.kernel_launching.kernels) < LEAST_KERNELS:
-        return _debug_modes.debug_mode(facts, SWITCHED)
+        return None
     checks, waits = _nan_checks(facts)
     if facts.kernel_launching.blocking_share >= BLOCKING:
         mode, waits = "CUDA_LAUNCH_BLOCKING", facts.kernel_launching.calls
@@ -86,7 +80,7 @@ def debug_mode_left_on(facts: Facts) -> Proof | None:
         mode, replay = "anomaly_mode", facts.replay
         headline = "Autograd's anomaly mode searches every gradient for NaN"
     else:
-        return _debug_modes.debug_mode(facts, SWITCHED)
+        return None
     gain = max(0.0, 1.0 - replay.replayed_length(without=waits) / replay.base_ns)
     gains = (0.7 * gain, gain, min(0.99, gain + 0.1 * (1.0 - gain)))
     listed = (

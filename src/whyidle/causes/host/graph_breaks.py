@@ -9,7 +9,6 @@ from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
 from whyidle.analysis.steps.forecast import from_gains
-from whyidle.causes.host import _graph_breaks_cpu
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
 from whyidle.model.number_text import format_duration
 from whyidle.model.roles import Role
@@ -22,7 +21,6 @@ REMOVED = (0.3, 0.7, 1.0)
     "Graph breaks split the compiled model",
     bucket="host",
     needs=("device_events", "host_ops", "launch_links", "steps"),
-    watched=("device_time", "own_settings", "steady_steps"),
 )
 def graph_breaks(facts: Facts) -> Proof | None:
     """What it means
@@ -36,19 +34,15 @@ def graph_breaks(facts: Facts) -> Proof | None:
 
     How it is detected
     ------------------
-    Trace: two or more *different* frames (``Torch-Compiled Region: FRAME/VARIANT``) run in a step.
+    Two or more *different* frames (``Torch-Compiled Region: FRAME/VARIANT``) run in a step.
     The cost is the time between the first and the last of them, outside any region, in which the
     device waits for the host. The steps are replayed with 30, 70 or 100 % less of it (P4).
-
-    Watched job on the CPU: Dynamo reports where and why it broke a graph. Stack samples show how
-    long the broken functions run eager code between their compiled pieces. The prediction saves 30,
-    70 or 100 % of it. One graph is expected to save a tenth of the pieces' own work, at most four
-    tenths. Breaks in PyTorch's own optimizers do not count.
 
     What looks alike
     ----------------
     One frame called many times is a repeated block compiled on purpose. Variants of one frame are
-    recompilations. PyTorch before 2.4 does not name frames and is not judged.
+    recompilations. PyTorch before 2.4 does not name frames, and jobs on the CPU leave no device
+    idle; neither is judged.
 
     What to do
     ----------
@@ -60,8 +54,6 @@ def graph_breaks(facts: Facts) -> Proof | None:
     ----------
     PyTorch, "torch.compile troubleshooting"; pytorch/torchtitan#2823.
     """
-    if facts.on_cpu:
-        return _graph_breaks_cpu.graph_breaks(facts)
     rows = facts.rows_of(Role.COMPILED_REGION)
     timeline, names = facts.timeline, facts.timeline.host.name[rows]
     count = len({timeline.label(Role.COMPILED_REGION, int(name)) for name in names})

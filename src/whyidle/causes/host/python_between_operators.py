@@ -70,8 +70,6 @@ def python_between_operators(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"Python{called_at(where, library)} takes "
         f"{format_duration(share * facts.step_s)} per step between operators",
-        low=low,
-        high=high,
         predicted=predict_removal(low, high, "the step without these stretches", expected),
         evidence=(
             make_evidence(

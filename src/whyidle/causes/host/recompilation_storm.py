@@ -59,10 +59,9 @@ def recompilation_storm(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Compilation in the first steps only is ``compile-autotune-warmup``. If most recompilations are
-    for numbers that a graph break passes on (an ``.item()`` in the model), the cause is
-    ``graph-breaks``. If JAX's compilation is switched off, single operators are compiled:
-    ``debug-mode-left-on``. Compilation without recorded events is not judged.
+    Compilation in the first steps only is ``compile-autotune-warmup``. If JAX's compilation is
+    switched off, single operators are compiled: ``debug-mode-left-on``. Compilation without
+    recorded events is not judged.
 
     What to do
     ----------
@@ -78,7 +77,7 @@ def recompilation_storm(facts: Facts) -> Proof | None:
         return None
     spent, steps, calls = _compile_time(facts)
     lost = facts.share_of(facts.time_of("interruption") & spent)
-    if steps < LEAST_STEPS or lost < LEAST_SHARE or compilation.handed_on(facts):
+    if steps < LEAST_STEPS or lost < LEAST_SHARE:
         return None
     shared, loaded = (
         (lost * (1.0 - most), lost * (1.0 - usual), lost * (1.0 - least))

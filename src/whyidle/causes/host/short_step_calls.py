@@ -34,10 +34,6 @@ MOST = (0.5, 0.75, 0.9)
 """largest part of a step that this cost can be"""
 LEAST = 0.1
 """least expected gain, at a step of 6 ms; longer steps should keep reports at every batch"""
-RECORDING_S = 0.15e-6
-"""time that a burst adds to an operator: 11 us per step in two networks of 75 operators"""
-CALLS = (Role.OPTIMIZER, Role.DEVICE_READ, Role.SYNC)
-"""calls of compiled steps, and calls that wait for their results"""
 STEPS = 20
 """steps per call: each keeps a twentieth of the cost. More gain little and delay reports"""
 
@@ -50,30 +46,21 @@ STEPS = 20
 def short_step_calls(facts: Facts) -> Proof | None:
     """What it means
     -------------
-    ``model.fit``, or the training loop of a JAX job, calls its compiled function once per batch,
-    and the operators of a step take no longer than the call.
+    ``model.fit`` calls its compiled function once per batch, and the operators of a step take no
+    longer than the call.
 
     Why it costs
     ------------
     Around every call, Keras runs callbacks, collects logs and moves the progress bar, and
-    TensorFlow hands the function to its threads. JAX checks every argument, makes an array of every
-    output, and hands the program to its threads. Each ``model.predict`` or ``model.fit`` also makes
+    TensorFlow hands the function to its threads. Each ``model.predict`` or ``model.fit`` also makes
     a dataset, its iterator and callbacks. This takes tens of milliseconds, even for one sample.
 
     How it is detected
     ------------------
-    Keras: the fitted model runs one step per call (``steps_per_execution=1``), and no callback uses
+    The fitted model runs one step per call (``steps_per_execution=1``), and no callback uses
     every batch. A call usually costs 0.25 to 1.2 ms. The report names this cause if this cost is
     expected to be at least a tenth of the step. The gain is this cost with twenty steps per call,
     at most nine tenths of the step.
-
-    JAX on the CPU: the probe measures the calls of a step and the reads of its results. A burst
-    measures the operators. The difference, at most 1.2 ms, is the expected gain, and half of it the
-    lower bound. The upper bound adds the Python of the loop. GPUs, runs without a burst,
-    convolutions (slow in an XLA loop) and ``fit`` of Keras on JAX (whose loop a script cannot
-    change, and whose ``steps_per_execution`` still makes one call per batch) are not judged. A
-    network of 3 x 64 with Adam took 104 to 158 us per step, and 44 to 46 with 16 steps per call
-    (JAX 0.10, two cores).
 
     Calls of ``predict`` in most steps count, excluding the traced function inside. Calls of ``fit``
     count if most of them train a single batch. The usual cost of a ``fit`` call is expected to
@@ -83,27 +70,25 @@ def short_step_calls(facts: Facts) -> Proof | None:
     ----------------
     ``run_eagerly=True`` is ``debug-mode-left-on``. Callbacks that take long after every batch are
     ``callback-overhead``. With several steps per call, callbacks see only the last batch, so jobs
-    whose callbacks use every batch are not judged.
+    whose callbacks use every batch are not judged, nor are loops of JAX.
 
     What to do
     ----------
     Use ``model.compile(..., steps_per_execution=20)``. The numbers stay the same; the progress bar
     and batch callbacks see every twentieth step. Instead of ``predict``, call the model in a
     ``tf.function``, on as many states as there are. Instead of ``fit``, call ``train_on_batch``.
-    With several samples it is faster still, but takes one step for all of them. In JAX, run
-    ``jax.lax.scan`` over twenty batches in one compiled function.
+    With several samples it is faster still, but takes one step for all of them.
 
     References
     ----------
-    Keras, "Model.compile: steps_per_execution"; keras-team/keras#19953, #18648; JAX,
-    "jax.lax.scan".
+    Keras, "Model.compile: steps_per_execution"; keras-team/keras#19953, #18648.
     """
     if any(active_share(facts, mode) for mode in EAGER):
         return None
     found = [_calls_that_set_up(facts, name, role) for name, role in SET_UP.items()]
     if proofs := [proof for proof in found if proof]:
         return max(proofs, key=lambda proof: proof.high)
-    return _calls_of_fit(facts) if _is_fitted(facts) else _calls_of_loop(facts)
+    return _calls_of_fit(facts) if _is_fitted(facts) else None
 
 
 def _calls_that_set_up(facts: Facts, name: str, role: Role) -> Proof | None:
@@ -175,34 +160,6 @@ def _calls_of_fit(facts: Facts) -> Proof | None:
     return _make_proof(facts, gains, headline, method=method, evidence=evidence, told=told)
 
 
-def _calls_of_loop(facts: Facts) -> Proof | None:
-    """Calls and reads of a compiled JAX step that take longer than its operators in a burst."""
-    burst, host = facts.burst, facts.timeline.host
-    fitted = facts.timeline.process.fits > 0  # the loop over its steps is Keras' own
-    if facts.timeline.framework != "jax" or not facts.on_cpu or burst is None or fitted:
-        return None
-    rows = np.concatenate([facts.timeline.rows_of(role) for role in CALLS])
-    called = facts.share_of(union_of(host.start[rows], host.end[rows])) * facts.step_s
-    operators = sum(row.count for row in burst.operators) / max(burst.step_count, 1)
-    work = burst.bucket_share("compute") * burst.step_s - operators * RECORDING_S
-    slow = any("convolution" in row.name or "conv_gen" in row.name for row in burst.operators)
-    if slow or not 0.0 < work < called:
-        return None
-    rest = (1.0 - facts.bucket_share("input")) * facts.step_s - work
-    spent = min(called - work, CALL_S[-1])  # the rest is work that the burst does not show
-    taken = (spent / 2, spent, rest)
-    saved = 1.0 - 1.0 / STEPS
-    gains = [saved * min(cost / facts.step_s, most) for cost, most in zip(taken, MOST, strict=True)]
-    evidence = (
-        make_evidence("calls and reads of a step", called, "s", samples=len(rows)),
-        make_evidence("its operators", work, "s", samples=burst.step_count, source="burst"),
-    )
-    headline = "Each step is a separate call from Python: its operators take only "
-    headline += f"{format_duration(work)} of {format_duration(called)}"
-    method, told = f"time of calls less that of operators, {STEPS} steps each", HostFacts()
-    return _make_proof(facts, gains, headline, method=method, evidence=evidence, told=told)
-
-
 def _make_proof(
     facts: Facts,
     gains: Sequence[float],
@@ -222,8 +179,6 @@ def _make_proof(
         held = [facts.share_of(spans & facts.time_of(name)) for name in buckets]
     return Proof(
         headline=headline,
-        low=low,
-        high=high,
         predicted=from_gains((low, expected, high), method),
         evidence=evidence,
         confidence=0.8,

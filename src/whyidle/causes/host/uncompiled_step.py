@@ -77,8 +77,6 @@ def uncompiled_step(facts: Facts) -> Proof | None:
     return Proof(
         headline="The training step runs operator by operator, from Python, instead of as one "
         "traced function",
-        low=gains[0],
-        high=gains[2],
         predicted=from_gains(gains, "operators by a burst, or a class figure"),
         evidence=(
             make_evidence(name, len(rows) / facts.step_count, None, samples=len(rows)),

@@ -70,8 +70,6 @@ def work_beside_training(facts: Facts) -> Proof | None:
         headline=f"{seconds} of each step are spent on "
         f"{_describe_work(work)}{_describe_spot(where)}, "
         "which training does not need",
-        low=least,
-        high=most,
         predicted=from_gains((least, share, most), "the step without these lines"),
         evidence=(
             share_evidence(facts, "work beside the training, share of step", share),

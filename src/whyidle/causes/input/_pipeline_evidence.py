@@ -58,8 +58,6 @@ def prove_whole_batches(
     gains = (max(0.0, 1.0 - slow - kept), 1.0 - max(usual, kept), 1.0 - quick)
     return Proof(
         headline=headline,
-        low=gains[0],
-        high=gains[2],
         predicted=from_gains(gains, "P1: whole batches, not single elements"),
         evidence=(make_evidence("wait for batches, share of step", blocked, "ratio"), *evidence),
         confidence=0.85,

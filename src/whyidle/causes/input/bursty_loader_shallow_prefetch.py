@@ -68,8 +68,6 @@ def bursty_loader_shallow_prefetch(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"A few slow batches (up to {format_duration(longest)}, median "
         f"{format_duration(median)}) empty a queue of {workers.depth}",
-        low=low,
-        high=high,
         predicted=predict_removal(low, high, "P2: replay through a deeper queue", expected),
         evidence=(
             *wait_evidence(workers, "cpu"),

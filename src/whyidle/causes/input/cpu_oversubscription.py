@@ -17,7 +17,6 @@ from whyidle.causes.input._worker_evidence import SOURCE, wait_evidence, workers
 from whyidle.model.buckets import Bucket
 from whyidle.model.cause import Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
-from whyidle.model.process_facts import Neighbours
 from whyidle.model.proof_facts import InputFacts
 from whyidle.model.timeline import HostKind
 
@@ -30,8 +29,6 @@ libgomp). Threads that exchange data lose more by spinning: small convolutions o
 times as long with 8 threads as with 2"""
 SPUN = 0.9
 """largest share of the step that these threads cost, measured with the small network"""
-CROWDED, MOSTLY = 1.5, 0.5
-"""least runnable processes per core, and least share of readings with more than one"""
 _CPU = ("job_cpu_user_s", "job_cpu_system_s")
 
 
@@ -39,7 +36,7 @@ _CPU = ("job_cpu_user_s", "job_cpu_system_s")
     "More threads or processes than cores",
     bucket="input",
     needs=("device_time", "loader_marks", "worker_batches", "steps"),
-    watched=("host_telemetry",),
+    watched=("host_telemetry", "steps"),
 )
 def cpu_oversubscription(facts: Facts) -> Proof | None:
     """What it means
@@ -70,9 +67,7 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     time. The expected gain is the measured cost of so many threads per core. The upper bound
     removes that wait. Spinning is not recorded, so fewer threads may gain more.
 
-    The threads of training processes that run at the same time (ranks, Hogwild) are added up. The
-    upper bound makes every step as short as the shortest one. The expected gain is half of this. A
-    command without steps is reported if more than 1.5 processes per core are runnable on average.
+    The threads of all ranks are added up.
 
     What looks alike
     ----------------
@@ -93,7 +88,7 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     """
     workers = workers_of(facts, "crowd") if "worker_batches" in facts.signals else None
     if workers is None:
-        return _prove_crowded_command(facts) if facts.has_no_steps else _prove_own_threads(facts)
+        return _prove_own_threads(facts)
     threads = max(worker.threads for worker in workers.loading.workers)
     if threads == 1 and find_core_limit(facts) is not None:
         return None  # fewer workers have the same work on the same cores
@@ -118,8 +113,6 @@ def cpu_oversubscription(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"{workers.count} workers{with_threads} compete for "
         f"{_format_cores(workers.cores)}",
-        low=0.0,
-        high=high,
         predicted=from_gains((0.0, min(expected, high), high), f"P1: {method}"),
         evidence=(
             *wait_evidence(workers, "cpu", "delay"),
@@ -185,49 +178,28 @@ def _gain_of_free_cores(facts: Facts, workers: LoaderWorkers, waits: float) -> f
 def _prove_own_threads(facts: Facts) -> Proof | None:
     threads = facts.timeline.process.operator_threads or 0
     outside, share, cores = facts.telemetry, _core_wait(facts), usable_cores(facts)
-    processes, together = _concurrent_processes(facts, threads)
+    ranks = max(facts.timeline.world_size or 1, 1)  # whose operators are assumed to equal these
+    together = threads * ranks
     if outside is None or not cores or together <= cores or share < WAITED or threads < 2:
         return None
-    concurrent = facts.timeline.neighbours is not None
-    if concurrent:  # the shortest step was disturbed least
-        saved = min(1.0 - _shortest_s(facts) / facts.step_s, facts.bucket_share("compute"))
-        high = max(share, saved)
-        expected = high / 2
-    else:
-        high, slowdown = share, 1.0 - 1.0 / (1.0 + EXTRA * (together / cores - 1.0))
-        expected = min(slowdown, share)
-    method = (
-        "every step as short as the shortest one, or no wait of the training thread for a core"
-        if concurrent
-        else "measured cost of threads per core, at most the training thread's wait for a core"
-    )
-    whose = f" of {processes} training processes" if concurrent else ""
+    expected = min(1.0 - 1.0 / (1.0 + EXTRA * (together / cores - 1.0)), share)
+    method = "measured cost of threads per core, at most the training thread's wait for a core"
+    whose = f" of {ranks} ranks" if ranks > 1 else ""
     return Proof(
-        headline=f"Operators{whose} use {together if concurrent else threads} threads on "
-        f"{_format_cores(cores)}",
-        low=0.0,
-        high=high,
-        predicted=from_gains((0.0, expected, high), method),
-        removal=None
-        if concurrent
-        else predict_removal(
-            0.0, max(high, SPUN * facts.bucket_share("compute")), "threads that spin", expected
+        headline=f"Operators{whose} use {together} threads on {_format_cores(cores)}",
+        predicted=from_gains((0.0, expected, share), method),
+        removal=predict_removal(
+            0.0, max(share, SPUN * facts.bucket_share("compute")), "threads that spin", expected
         ),
         evidence=(
             make_evidence("threads per operator", threads, None, source="torch.get_num_threads"),
-            *(
-                [make_evidence("concurrent training processes", processes, None)]
-                if concurrent
-                else []
-            ),
             make_evidence("cores of the job", cores, None, source="affinity and quota"),
             make_evidence("cores in use", outside.summed_rate(*_CPU) or 0.0, None, source="/proc"),
             _wait_evidence(share),
-            *([make_evidence("shortest step", _shortest_s(facts), "s")] if concurrent else []),
         ),
         confidence=0.7,
         where=_setting_place(facts),
-        facts=InputFacts(threads=threads, own=int(max(1, cores // processes))),
+        facts=InputFacts(threads=threads, own=int(max(1, cores // ranks))),
         bucket="compute",
     )
 
@@ -242,42 +214,5 @@ def _setting_place(facts: Facts) -> tuple[Place, ...]:
     return tuple(place for place, _ in lines[:1])
 
 
-def _concurrent_processes(facts: Facts, threads: int) -> tuple[int, int]:
-    """Concurrent training processes, including this one, and threads of all their operators. Unseen
-    ranks are assumed to equal this one."""
-    ranks = max(facts.timeline.world_size or 1, 1)
-    neighbours = facts.timeline.neighbours or Neighbours(0, 0)
-    processes = max(ranks, 1 + neighbours.processes)
-    return processes, max(threads * ranks, threads + neighbours.threads)
-
-
-def _shortest_s(facts: Facts) -> float:
-    return float(facts.steps.seconds.min(initial=facts.step_s))
-
-
 def _format_cores(cores: float) -> str:
     return f"{cores:.3g} core{'s' if cores != 1 else ''}"
-
-
-def _prove_crowded_command(facts: Facts) -> Proof | None:
-    outside, cores = facts.telemetry, usable_cores(facts)
-    running = outside.values_read("job_running") if outside else None
-    if outside is None or not cores or running is None or not len(running):
-        return None
-    crowd = float(running.mean())
-    if crowd <= CROWDED * cores or float((running > cores).mean()) < MOSTLY:
-        return None
-    high = min(1.0 - cores / crowd, facts.bucket_share("unknown"))
-    return Proof(
-        headline=f"On average {crowd:.3g} processes compete for {_format_cores(cores)}",
-        low=0.0,
-        high=high,
-        predicted=from_gains((0.0, high / 2, high), "as many processes as cores"),
-        evidence=(
-            make_evidence("runnable processes", crowd, None, source="/proc"),
-            make_evidence("cores of the command", cores, None, source="affinity and quota"),
-        ),
-        confidence=0.6,
-        facts=InputFacts(threads=1),
-        bucket="unknown",
-    )

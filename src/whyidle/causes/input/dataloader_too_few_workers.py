@@ -89,8 +89,6 @@ def dataloader_too_few_workers(facts: Facts) -> Proof | None:
     return Proof(
         headline="The DataLoader's workers do not keep up: "
         f"{format_duration(blocked * facts.step_s)} of waiting per step",
-        low=low,
-        high=high,
         predicted=predict_removal(low, high, "P1: one more worker up to no wait"),
         evidence=_worker_evidence(calls, waits, blocked, workers),
         confidence=0.85,
@@ -121,8 +119,6 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
         headline=f"{workers.count} DataLoader worker{'s do' if workers.count > 1 else ' does'} not "
         f"keep up: {format_duration(workers.waiting_share * facts.step_s)} of waiting per step"
         f"{describe_work(own, 'their time')}",
-        low=low,
-        high=high,
         predicted=predict_removal(
             low, high, f"P1: {workers.best_workers} workers", workers.waiting_share - usual
         ),

@@ -1,4 +1,4 @@
-"""A stage of the tf.data pipeline handles one element at a time."""
+"""A stage of the tf.data pipeline handles one element, or too few, at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from whyidle.model.proof_facts import InputFacts
 
 
 @cause(
-    "A tf.data stage handles one element at a time",
+    "A tf.data stage handles too few elements at a time",
     bucket="input",
     needs=("device_time", "steps", "tfdata_model"),
     watched=("device_marks", "steps", "tfdata_model"),
@@ -47,15 +47,18 @@ def serial_map(facts: Facts) -> Proof | None:
     mostly waits, otherwise one per core. The CPU time of the process shows which. The CPU time of
     Python stays serial because of the interpreter's lock.
 
+    A parallel stage whose calls wait is reported if tf.data's thread pool has fewer threads than
+    that. Where the job has set no pool, it has one thread per core.
+
     A stage before ``batch`` is also reported if it does plain arithmetic on each element, and
     moving the bytes would take less than half of its time. The other stages' time remains.
 
     What looks alike
     ----------------
     Stateless functions of TensorFlow operators are made parallel by tf.data
-    (``map_parallelization``), so ``num_parallel_calls=AUTOTUNE`` changes nothing. A parallel stage
-    whose calls wait in a small pool is ``small-data-threadpool``. Python that computes holds the
-    interpreter's lock, so more threads do not help: ``heavy-cpu-transform``.
+    (``map_parallelization``), so ``num_parallel_calls=AUTOTUNE`` changes nothing. Parallel calls
+    that compute are ``heavy-cpu-transform``, and so is Python that computes: it holds the
+    interpreter's lock, so more threads do not help.
 
     What to do
     ----------
@@ -81,22 +84,29 @@ def serial_map(facts: Facts) -> Proof | None:
         more = {"blocked": blocked, "kept_s": others_s}
         told, at = stage_evidence(slow), pipeline_places(facts, slow)
         return prove_whole_batches(facts, headline, told, **more, where=at, pipeline="elements")
-    if not (slow.is_map and slow.is_serial and slow.sets_pace(facts)):
+    if not (slow.is_map and slow.sets_pace(facts)):
         return None
-    if slow.is_python and slow.waits is False:
-        return None  # the interpreter lock lets one thread work
-    calls = choose_calls(facts, slow)
-    if calls < 2:
-        return None  # an interleave of one source
+    if (slow.waits is False and slow.is_python) or not (slow.waits or slow.is_serial):
+        return None  # the interpreter lock lets one thread work, or parallel calls work already
+    calls, pool = choose_calls(facts, slow), slow.pipeline.options.get("threads")
+    if calls < 2 or (not slow.is_serial and (pool or 0) >= calls):
+        return None  # an interleave of one source, or a pool with room for all calls
+    if slow.is_serial:
+        headline = f"The tf.data stage {slow.describe_call()} handles one element at a time: "
+        headline += f"{format_duration(slow.batch_s)} per batch"
+    else:
+        has = f"a pool of {pool}" if pool else "one thread per core"
+        headline = f"Calls of {slow.describe_call()} wait, and tf.data has {has}: "
+        headline += f"{format_duration(slow.batch_s)} of waiting per batch"
     predicted = predict_calls(facts, slow, calls, blocked)
     known = InputFacts(
         workers=calls,
         waits=bool(slow.waits),
+        was=pool,
+        parallel=not slow.is_serial,
         interleaved=slow.is_interleave,
         pipeline="operators",
         **describe_cache(facts, slow),
     )
-    headline = f"The tf.data stage {slow.describe_call()} handles one element at a time: "
-    headline += f"{format_duration(slow.batch_s)} per batch"
     confidence = 0.9 if slow.waits is not None else 0.7
     return prove_stage(facts, slow, headline, predicted, known, confidence=confidence)

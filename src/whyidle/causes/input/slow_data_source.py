@@ -40,9 +40,8 @@ def slow_data_source(facts: Facts) -> Proof | None:
 
     What looks alike
     ----------------
-    Calls that wait one at a time are ``serial-map``. Calls in a pool with one thread per core are
-    ``small-data-threadpool``. In both cases, more threads are cheaper. Calls that compute are
-    ``heavy-cpu-transform``.
+    Calls that wait one at a time, or in a smaller pool of threads, are ``serial-map``: more threads
+    are cheaper. Calls that compute are ``heavy-cpu-transform``.
 
     What to do
     ----------

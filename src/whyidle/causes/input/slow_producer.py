@@ -62,8 +62,6 @@ def slow_producer(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"The training loop waits{at_place(where)} for a process or thread that makes "
         f"its data: {share * facts.step_s * 1e3:.3g} ms per step",
-        low=0.0,
-        high=most,
         predicted=from_gains(gains, "P1: no gain, twice as many producers, or no wait at all"),
         evidence=(
             share_evidence(facts, "waiting for a producer, share of step", share),

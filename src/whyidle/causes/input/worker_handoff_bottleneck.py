@@ -128,8 +128,6 @@ def _prove_needless(facts: Facts, workers: LoaderWorkers) -> Proof:
     return Proof(
         headline=f"{workers.count} workers cost more than they save: a batch takes "
         f"{format_duration(making)} to make, {format_duration(workers.taking_time)} to take over",
-        low=max(0.0, 1.0 - 1.0 / predicted.low),
-        high=max(0.0, 1.0 - 1.0 / predicted.high),
         predicted=predicted,
         evidence=(
             *wait_evidence(workers, "cpu", "delay"),

@@ -74,8 +74,6 @@ def worker_restart_per_epoch(facts: Facts) -> Proof | None:
     return Proof(
         headline="Starting loader workers holds up training for "
         f"{format_duration(windows.total / 1e9)}",
-        low=low,
-        high=share,
         predicted=predict_removal(
             low, share, "P9: persistent workers", expected if low else expected / 2
         ),
@@ -105,8 +103,6 @@ def _prove_by_workers(facts: Facts) -> Proof | None:
         headline=f"Starting {workers.count} loader worker{'s' * (workers.count > 1)} holds up "
         "every epoch for "
         f"{format_duration(share * facts.scope_s / count)}",
-        low=low,
-        high=share,
         predicted=predict_removal(low, share, "P9: persistent workers", expected),
         evidence=(
             make_evidence("device idle while workers start, share of step", share, "ratio"),

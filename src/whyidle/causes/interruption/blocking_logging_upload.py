@@ -78,8 +78,6 @@ def blocking_logging_upload(facts: Facts) -> Proof | None:
     preparation = find_log_preparation(facts)
     return Proof(
         headline=f"Logging holds up the training loop for {pauses.share:.0%} of the step",
-        low=low,
-        high=pauses.most,
         predicted=predict_removal(low, pauses.most, "P9: fewer reports or in the background", high),
         removal=predict_absence(facts, pauses, preparation),
         evidence=(
@@ -132,8 +130,6 @@ def _prove_blocked(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"A blocking call{at_place(where)} holds up the training loop for {share:.0%} of "
         "the step",
-        low=low,
-        high=most,
         predicted=predict_removal(low, most, "P9: less often or in the background", usual),
         removal=predict_removal(least, most, "P9: the step without them", share),
         evidence=(share_evidence(facts, "training thread blocked, share of step", share),),

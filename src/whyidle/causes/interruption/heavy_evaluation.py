@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.analysis.device.evaluation_utilization import EvaluationUtilization
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import union_of
@@ -42,8 +41,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
     ------------------
     The device is idle while the launching thread is inside a function or a mark of evaluation, for
     at least 1 % of the time. On a CPU, the whole evaluation counts. In a watched process without
-    recorded kernels, telemetry of the GPU shows the idle share, within two standard errors. Without
-    telemetry, the whole evaluation counts as unknown time.
+    recorded kernels, the whole evaluation counts as unknown time.
 
     The recording cannot show how much idle time larger batches remove: the lower bound is zero, the
     upper bound all of it, and half is expected (on a CPU: the time between operators). Evaluating
@@ -69,11 +67,7 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         return None
     marked = not facts.on_cpu and not len(facts.device)
     passed = _pass_shares(facts, pauses) if marked else (pauses.least, pauses.share, pauses.most)
-    _, share, high = (
-        passed
-        if facts.evaluation_utilization is None
-        else _idle_shares(facts, pauses, facts.evaluation_utilization)
-    )
+    _, share, high = passed
     if share < LEAST_SHARE:
         return None
     number, lost = _count_evaluations(facts, pauses), f"{passed[1]:.0%}"
@@ -81,15 +75,13 @@ def heavy_evaluation(facts: Facts) -> Proof | None:
         headline=f"Evaluation leaves the {facts.device_noun} idle for {lost} of the recording"
         if len(facts.device)
         else f"Evaluation takes {lost} of the run time",
-        low=0.0,
-        high=high,
         predicted=predict_removal(
             0.0, high, "P9: idle time inside evaluation", _predict_larger_batches(facts, share)
         ),
         removal=predict_absence(facts, pauses)
         if facts.on_cpu
         else _predict_absence(passed, recurs=pauses.is_recurring),
-        bucket="unknown" if marked and facts.evaluation_utilization is None else None,
+        bucket="unknown" if marked else None,
         evidence=(
             make_evidence("evaluation, share of time", passed[1], "ratio"),
             make_evidence("time spent evaluating", pauses.total_s, "s", samples=len(pauses.spans)),
@@ -139,28 +131,10 @@ def _without_graph(
 
 def _pass_shares(facts: Facts, pauses: Pauses) -> tuple[float, float, float]:
     """Share of the time that evaluation takes from training (low, expected, high): at most the
-    host's time in it, at least the part after the device has finished earlier work. If marks do not
-    show that work, the lower bound is the idle time in telemetry, and the expected value adds the
-    device's work that steps alone do not explain, if a burst was recorded."""
-    progress = facts.host.progress
-    late = progress.late_in(pauses.spans.start, pauses.spans.end)
+    host's time in it, at least the part after the device has finished earlier work."""
+    late = facts.host.progress.late_in(pauses.spans.start, pauses.spans.end)
     least, most = facts.share_of(late), facts.share_of(pauses.spans)
-    if facts.evaluation_utilization is None or progress.ahead_known:
-        return least, (least + most) / 2, most
-    least = facts.bucket_share("evaluation")
-    if facts.burst is None or not len(facts.burst.device):
-        return least, (least + most) / 2, most
-    steps = facts.burst.share_of(facts.burst.time_of("compute")) * facts.burst.step_s / facts.step_s
-    likely = min(least + max(0.0, facts.burst.bucket_share("compute") - steps), most)
-    return least, likely, min(likely + facts.burst.bucket_share("unknown"), most)
-
-
-def _idle_shares(
-    facts: Facts, pauses: Pauses, busy: EvaluationUtilization
-) -> tuple[float, float, float]:
-    whole, share = facts.share_of(pauses.spans), facts.bucket_share("evaluation")
-    doubt = 2 * busy.error * whole
-    return max(0.0, share - doubt), share, min(share + doubt, whole)
+    return least, (least + most) / 2, most
 
 
 def _predict_rarer(shares: tuple[float, float, float]) -> Predicted:
@@ -180,10 +154,6 @@ def _count_evaluations(facts: Facts, pauses: Pauses) -> int:
 
 
 def _busy_evidence(facts: Facts, pauses: Pauses) -> tuple[Evidence, ...]:
-    read = facts.evaluation_utilization
-    if read is not None:
-        name = "GPU busy during evaluation, linear fit of reads"
-        return (make_evidence(name, read.evaluating, "ratio", source="telemetry"),)
     if not len(facts.device):
         return ()
     working = union_of(facts.device.start, facts.device.end) & pauses.spans

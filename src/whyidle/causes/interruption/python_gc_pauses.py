@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.partition.pauses import Pauses, find_pauses, pauses_of
+from whyidle.analysis.partition.pauses import Pauses, find_pauses
 from whyidle.analysis.steps.after_effects import after_effect
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.causes.host._debug_modes import debugging_time
@@ -20,12 +19,8 @@ EACH = 0.9
 """share of the steps with a collection from which every step counts as having one"""
 QUIET = 0.25
 """quantile of the rest of a step that stands for an undisturbed step"""
-WHOLE_STEPS = 1000
-"""steps between full collections, as the fix schedules them"""
 THINNED_STEPS = 100
 """steps between the program's own collections, once its calls are thinned"""
-OLDEST = 2
-"""the generation of full collections"""
 
 
 @cause(
@@ -54,9 +49,7 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     time to refill a core's cache. A collection that took longer than all others together counts
     half, because its frequency is unknown.
 
-    A watched run records the generation of each collection. The prediction assumes that the heap is
-    frozen: young objects are still examined, but once, and full collections are rare and skip
-    frozen objects (P9).
+    The prediction assumes that hardly any of this time is left once the heap is frozen (P9).
 
     What looks alike
     ----------------
@@ -81,10 +74,8 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
         return None  # a mode makes the objects: it is the cause
     explicit = _is_explicit(facts, pauses)
     left_over = facts.step_count / (max(pauses.steps_hit, 1) * THINNED_STEPS)
-    gains = _collection_gains(
-        facts, pauses, None if explicit else remaining_after_freeze(facts, pauses)
-    )
-    absent = _collection_gains(facts, pauses, (0.0, 0.0, 0.0))
+    gains = _collection_gains(facts, pauses)
+    absent = _collection_gains(facts, pauses, 0.0)
     collector = "The program's own gc.collect()" if explicit else "Python's garbage collector"
     return Proof(
         headline=f"{collector} holds up the training loop for {pauses.share:.0%} of the step",
@@ -109,33 +100,32 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
 
 
 def _collection_gains(
-    facts: Facts, pauses: Pauses, remaining: tuple[float, float, float] | None
+    facts: Facts, pauses: Pauses, remaining: float | None = None
 ) -> tuple[float, float, float]:
-    """Shares of the step gained: low, expected, high; warm caches gain on CPUs only."""
+    """Shares of the step gained (low, expected, high) if collections take the ``remaining`` share;
+    None: hardly any, and some at worst. Warm caches gain on CPUs only."""
     if not pauses.is_recurring:
         return 0.0, pauses.share / 2, pauses.share
     single_s = _single_pause_s(pauses)
     recurring = pauses.share - min(single_s / facts.scope_s, pauses.share)
-    remaining = remaining or (recurring * LEFT_AT_WORST, 0.0, 0.0)
-    cold = _cache_loss(facts, full_collections(facts, pauses), single_s)
-    careful = max(recurring - remaining[0], 0.0)
-    careful += 0.0 if any(remaining) else cold[0]  # a collection that remains may be the cold one
-    expected = (pauses.share + recurring) / 2 + cold[1] - remaining[1]
-    return careful, expected, pauses.share + cold[2] - remaining[2]
+    worst = recurring * LEFT_AT_WORST if remaining is None else remaining
+    left, cold = remaining or 0.0, _cache_loss(facts, pauses, single_s)
+    careful = max(recurring - worst, 0.0)
+    careful += 0.0 if worst else cold[0]  # a collection that remains may be the cold one
+    expected = (pauses.share + recurring) / 2 + cold[1] - left
+    return careful, expected, pauses.share + cold[2] - left
 
 
 def _predict_rarer_calls(facts: Facts, pauses: Pauses, left_over: float) -> Predicted | None:
     if left_over >= 1.0:
         return None
-    careful, expected, hopeful = _collection_gains(facts, pauses, (left_over * pauses.share,) * 3)
+    careful, expected, hopeful = _collection_gains(facts, pauses, left_over * pauses.share)
     return predict_removal(careful, hopeful, "P9: collections in fewer steps", expected)
 
 
-def _cache_loss(facts: Facts, pauses: Pauses | None, single_s: float) -> tuple[float, float, float]:
+def _cache_loss(facts: Facts, pauses: Pauses, single_s: float) -> tuple[float, float, float]:
     """After-effect of collections, as share of the step: low, expected, high. If every step on a
     device has a collection, the rest of the shorter steps stands for an undisturbed step."""
-    if pauses is None:
-        return 0.0, 0.0, 0.0
     careful, expected, most = after_effect(facts, pauses, single_s)
     if not facts.on_cpu and pauses.steps_hit > EACH * facts.step_count:
         least = float(np.quantile(pauses.rest_s, QUIET))
@@ -156,59 +146,3 @@ def _is_explicit(facts: Facts, pauses: Pauses) -> bool:
     rows = facts.rows_of(Role.GC_CALL)
     inside = pauses.spans.length_inside(host.start[rows], host.end[rows])
     return bool(np.sum(inside) > 0.5 * pauses.spans.total)
-
-
-def remaining_after_freeze(facts: Facts, pauses: Pauses) -> tuple[float, float, float] | None:
-    """Shares of the step that collections still take (low, expected, high gain). None if the
-    generation of a collection is unknown.
-
-    Without a freeze, an object is examined with the youngest generation, and again if it survives;
-    after a freeze, once. Which of the two takes the time depends on how many objects die early: the
-    longer one is expected, and the lower bound of the gain keeps both.
-    """
-    generation = _generation_of_rows(facts, pauses)
-    if (generation < 0).any():
-        return None
-    host, rows = facts.timeline.host, pauses.rows
-    idle_s = facts.time_of("gc").length_inside(host.start[rows], host.end[rows]) / 1e9
-    youngest, older = (float(idle_s[generation == number].sum()) for number in (0, 1))
-    growth = _growth_s(facts, pauses.rows[generation == OLDEST], idle_s[generation == OLDEST])
-    per_step = older / max(facts.step_count, 1)  # some survivors die later
-    likely, worst = (0.0, per_step) if growth is None else (growth, growth)
-    repeated = [_full_collections_s(facts.step_count, each) for each in (worst, likely)]
-    careful, expected = youngest + older + repeated[0], max(youngest, older) + repeated[1]
-    hopeful, whole_s = min(youngest, older), facts.scope_s
-    return careful / whole_s, expected / whole_s, hopeful / whole_s
-
-
-def full_collections(facts: Facts, pauses: Pauses) -> Pauses | None:
-    """The full collections, which evict caches; young objects are still cached. All collections,
-    where one has no generation."""
-    generation = _generation_of_rows(facts, pauses)
-    if (generation < 0).any():
-        return pauses
-    rows = pauses.rows[generation == OLDEST]
-    return pauses_of(facts, Role.GC, rows) if len(rows) else None
-
-
-def _generation_of_rows(facts: Facts, pauses: Pauses) -> NDArray[np.int64]:
-    """The generation of each row, -1 where it is unknown."""
-    label, rows = facts.timeline.label, facts.timeline.host.name[pauses.rows]
-    labels = {name: label(Role.GC_GENERATION, int(name)) for name in np.unique(rows)}
-    return np.array([int(labels[name] or -1) for name in rows], np.int64)
-
-
-def _growth_s(facts: Facts, rows: NDArray[np.int64], idle_s: NDArray[np.float64]) -> float | None:
-    """By how much full collections become longer (s per step), which is the time to examine what a
-    step adds to the heap; None with too few collections."""
-    at = facts.timeline.host.start[rows] / 1e9 / facts.step_s
-    if len(np.unique(at)) < 2:
-        return None
-    return max(0.0, float(np.polyfit(at - at[0], idle_s, 1)[0]))
-
-
-def _full_collections_s(steps: int, growth_s: float) -> float:
-    """Time of full collections (s) in a run as long as this one: each examines all that was added
-    since the freeze."""
-    times = steps / WHOLE_STEPS
-    return growth_s * WHOLE_STEPS * times * (times + 1) / 2

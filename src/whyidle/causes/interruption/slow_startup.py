@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.input.tfdata_pipelines import describe_fill
 from whyidle.analysis.lines.sampled_lines import describe_place, lines_with_share
-from whyidle.analysis.lines.source_lines import frame_place
 from whyidle.analysis.steps.forecast import from_gains, predict_removal
 from whyidle.model.cause import NOTICEABLE, Proof, cause
 from whyidle.model.diagnosis import Evidence, Place
 from whyidle.model.number_text import format_duration, format_part
-from whyidle.model.proof_facts import InterruptionFacts
 
 
 @cause(
@@ -38,9 +35,6 @@ def slow_startup(facts: Facts) -> Proof | None:
     start. Otherwise the finding is a note, as are starts under 20 seconds of a run with slow steps,
     and starts in a trial of ``whyidle fix``, which ends the job early.
 
-    A shuffle buffer of tf.data is filled before the first batch. It is named where its size, times
-    what tf.data measured per element of the slowest stage before it, explains most of the line.
-
     What looks alike
     ----------------
     Compilation and kernel loading in the first steps are reported as ``compile-autotune-warmup``.
@@ -50,7 +44,7 @@ def slow_startup(facts: Facts) -> Proof | None:
     ----------
     Store the result of the scan, the index or the tokens on disk. Map large files instead of
     reading them. Import modules only where they are needed. Start loading data before the model is
-    built. Use container images with everything installed. Shuffle names of files, not samples.
+    built. Use container images with everything installed.
 
     References
     ----------
@@ -66,12 +60,6 @@ def slow_startup(facts: Facts) -> Proof | None:
     found = lines_with_share(facts, spans)
     most = _costliest_share(found)
     at = f", {format_part(most)} {describe_place(found[0][0])}" if found else ""
-    places, function = [place for place, _ in found[:3]], ""
-    if fill := describe_fill(facts, most * seconds):
-        text, slow, fill_s = fill
-        at, function, most = f": {text}", slow.describe_call(), min(fill_s / seconds, 1.0)
-        line = frame_place(slow.shuffle.line or "", facts.rank) if slow.shuffle else None
-        places = [line, *places] if line else places
     gains = (0.0, most * share, share)
     return Proof(
         headline=f"The first step comes {format_duration(seconds)} after the framework is "
@@ -88,8 +76,7 @@ def slow_startup(facts: Facts) -> Proof | None:
             *_startup_evidence(phases.import_s),
         ),
         confidence=0.9 if found else 0.7,
-        where=tuple(places),
-        facts=InterruptionFacts(before_shuffle=function),
+        where=tuple(place for place, _ in found[:3]),
     )
 
 

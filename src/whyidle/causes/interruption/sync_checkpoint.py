@@ -76,8 +76,6 @@ def sync_checkpoint(facts: Facts) -> Proof | None:
     low = careful if pauses.is_recurring else 0.0
     return Proof(
         headline=_make_headline(facts, pauses),
-        low=low,
-        high=high,
         predicted=predict_removal(low, high, "P9: only the copy from the device remains", expected),
         removal=predict_absence(facts, pauses),
         evidence=(

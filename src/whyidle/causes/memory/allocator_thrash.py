@@ -146,8 +146,6 @@ def _prove_from_facts(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"The allocator runs out of memory and flushes its cache {per_step:.2g} times "
         "per step",
-        low=0.0,
-        high=high,
         predicted=from_gains((0.0, high / 2, high), "at most the time without any kernel"),
         evidence=(
             make_evidence("cache flushes", float(retries), None, samples=int(steps), source=source),

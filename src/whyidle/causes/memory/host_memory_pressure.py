@@ -64,8 +64,6 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
     method = "PSI: without the time in which tasks waited for memory"
     return Proof(
         headline=f"Processes wait for host memory {shares[1]:.0%} of the time",
-        low=low,
-        high=high,
         predicted=predict_removal(low, high, method),
         evidence=_pressure_evidence(telemetry, *shares),
         confidence=0.7,

@@ -68,8 +68,6 @@ def memory_capacity_bound(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"Device memory is {share:.0%} full, so the batch cannot grow, while the GPU "
         "waits for launches",
-        low=0.0,
-        high=high,
         predicted=from_gains((0.0, 0.0, high), METHOD),
         evidence=(
             make_evidence(
@@ -109,8 +107,6 @@ def _prove_from_facts(facts: Facts) -> Proof | None:
     return Proof(
         headline=f"Device memory is {share:.0%} full, so the batch cannot grow, while the GPU is "
         f"idle {1.0 - busy:.0%} of the time",
-        low=0.0,
-        high=high,
         predicted=from_gains((0.0, 0.0, high), METHOD),
         evidence=(
             make_evidence(PEAK, share, "ratio", source="torch.cuda.memory_stats"),

@@ -88,8 +88,6 @@ def memory_leak_growth(facts: Facts) -> Proof | None:
     source, window = "allocator events", "steady steps"
     return Proof(
         headline=f"Memory in use grows by {format_digits(slope / 1e6)} MB per step{outlook}",
-        low=0.0,
-        high=0.0,
         predicted=predict_removal(0.0, 0.0, "no gain before memory is full"),
         evidence=tuple(
             make_evidence(*row, samples=len(ends), source=source, window=window) for row in listed
@@ -136,8 +134,6 @@ def _on_host(facts: Facts) -> Proof | None:
     reason = f": {lines[0].text} retains each step's graph" if lines else ""
     return Proof(
         headline=f"The process grows by {format_digits(slope / 1e6)} MB per step{outlook}{reason}",
-        low=0.0,
-        high=high,
         predicted=predict_removal(0.0, high, "fresh pages are cleared at 2 GB/s or more"),
         evidence=tuple(evidence),
         confidence=0.9 if lines else 0.7,

@@ -70,8 +70,6 @@ def undonated_buffers(facts: Facts) -> Proof | None:
         headline=f"Each step allocates {format_bytes(copied)} for new parameters and optimizer "
         f"state "
         "instead of updating them in place",
-        low=gains[0],
-        high=gains[2],
         predicted=from_gains((gains[0], gains[1], gains[2]), "bytes at the rate of page faults"),
         evidence=(
             make_evidence("outputs whose arguments keep their memory", copied, "bytes"),

@@ -10,11 +10,6 @@ from whyidle.model.proof_facts import HardwareFacts
 def _examine_machine(proof: Proof) -> str:
     facts = proof.get_facts(HardwareFacts)
     where = f"on the machine of rank {facts.rank}: "
-    if facts.stopped:
-        return (
-            f"{where}find out what stops the process (SIGSTOP or SIGTSTP: a batch system that "
-            "suspends jobs, a guard against heat or load, a debugger)"
-        )
     if facts.cpu:
         return (
             f"{where}`ps -eLo psr,ni,pcpu,pid,comm --sort=-pcpu` shows what runs on its cores, and "

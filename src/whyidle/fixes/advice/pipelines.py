@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.model.cause import Proof
 from whyidle.model.fix import advice
 from whyidle.model.number_text import format_bytes
-from whyidle.model.proof_facts import InputFacts, InterruptionFacts
+from whyidle.model.proof_facts import InputFacts
 
 _WHOLE = {
     "rows": "make whole batches instead of rows: from_tensor_slices(arrays).batch(...) where the "
@@ -77,20 +77,6 @@ ADVICE = (
         consent="rounding",
         risk="a random operator before the cache would be frozen; decoded elements may be larger "
         "than what the stage returns now",
-    ),
-    advice(
-        *("shuffled-names", "slow-startup"),
-        title="Shuffle names of files or records, not decoded elements",
-        doc="A shuffle buffer is filled before it gives the first element. Proposed where that "
-        "takes most of a start, in a pipeline of tf.data.",
-        summary=lambda proof: (
-            f"shuffle before {stage}, not behind it: names of files or records that are not "
-            "decoded fill a buffer at once; or make the buffer smaller, which mixes less"
-            if (stage := proof.get_facts(InterruptionFacts).before_shuffle)
-            else None
-        ),
-        consent="rounding",
-        risk="elements come in another random order",
     ),
     advice(
         *("whole-batch-pipeline", "serial-map", "single-batch-generator"),

@@ -108,17 +108,6 @@ _CALLED = {
 }
 
 
-def _scan_steps(proof: Proof) -> str | None:
-    facts = proof.get_facts(HostFacts)
-    if facts.called or facts.calls is not None:  # of fit, which has a setting for it
-        return None
-    return (
-        "compute about twenty batches in one compiled call: jax.lax.scan over batches stacked "
-        "along a new first axis, with parameters and optimizer state as its carry and the losses "
-        "as its output"
-    )
-
-
 _CACHE = "keep the compiler's caches in a folder that outlives the job"
 
 
@@ -242,16 +231,6 @@ ADVICE = (
         consent="rounding",
         risk="a shape that is new is traced again: make a traced function once, outside the loop, "
         "with an input_signature whose batch size is None",
-    ),
-    advice(
-        *("scanned-steps", "short-step-calls"),
-        title="Compute several steps in one jax.lax.scan",
-        doc="Put the loop over some batches into the compiled function. Declines for fit of Keras, "
-        "which has a setting for it. Only the author knows what the loop does between its steps.",
-        summary=_scan_steps,
-        consent="rounding",
-        risk="steps may become slower: measure; reports, saves and checks between steps happen "
-        "once per call, whose batches must have the same shapes",
     ),
     advice(
         *("fewer-callbacks", "callback-overhead"),

@@ -56,8 +56,6 @@ _COMPILER: Final = (
     Rule(Role.COMPILER_CALL, r"torch/_dynamo/convert_frame\.py|torch/_inductor/compile_fx\.py"),
     Rule(Role.COMPILED_CALL, r"^## Call CompiledFxGraph", (HostKind.ANNOTATION,)),
     Rule(Role.COMPILED_REGION, r"^Torch-Compiled Region: (?P<label>\d+)/\d+"),
-    Rule(Role.COMPILED_FRAME, r"torch/_functorch/_aot_autograd/|torch/_inductor/output_code\.py"),
-    Rule(Role.COMPILED_FRAME, r"<eval_with_key>|/[a-z0-9]{2}/c[a-z2-7]{50,52}\.py\(\d+\): call"),
     Rule(
         Role.RESUMED_FRAME, r"(?:^|\): )torch_dynamo_resume_in_(?P<function>[^;]+)_at_(?P<line>\d+)"
     ),
@@ -98,10 +96,7 @@ _OPERATORS: Final = (
     Rule(Role.DATA_MOVEMENT, r"^aten::(pin_memory|is_pinned|_pin_memory)$"),
     Rule(Role.DATA_MOVEMENT, r"^aten::(resolve_conj|resolve_neg)$|^(aten::)?detach$"),
     Rule(Role.SCALAR_OPERATOR, r"^aten::(item|_local_scalar_dense|is_nonzero)$"),
-    Rule(Role.BATCHED_PRODUCT, r"^aten::(bmm|baddbmm)$"),
     Rule(Role.BATCHED_PRODUCT_CALL, r"^aten::(bmm|baddbmm|matmul|einsum)$"),
-    Rule(Role.PRODUCT_WRAPPER, r"^aten::(matmul|linear|einsum|scaled_dot_product_attention)$"),
-    Rule(Role.LOOKUP, r"^aten::index$"),
     Rule(Role.LOOKUP_GRADIENT, r"^Embedding(Bag)?Backward\d*$", _OP),
     Rule(Role.INDEXING_GRADIENT, r"^(Embedding(Bag)?|(Index)?Select|Slice|Index)Backward\d*$", _OP),
     Rule(Role.ZERO_FILL, r"^aten::(zero_|fill_)$", _OP),
@@ -131,8 +126,6 @@ _FRAMES: Final = (
     Rule(Role.BACKWARD_FRAME, r"torch/autograd/__init__\.py\(\d+\): (backward|_engine|grad)"),
     Rule(Role.ENGINE_FRAME, r"torch/autograd/__init__\.py\(\d+\): backward"),
     Rule(Role.ENGINE_FRAME, r"torch/autograd/graph\.py\(\d+\): _engine"),
-    Rule(Role.RECOMPUTE_FRAME, rf"{_CHECKPOINT}(recompute_fn|unpack_hook|backward)$"),
-    Rule(Role.RECOMPUTE_CALL, rf"{_CHECKPOINT}checkpoint$"),
     Rule(Role.STACK_RECORDING, r"torch/fx/traceback\.py\(\d+\): format_stack"),
     Rule(Role.PROFILER_CODE, r"torch/(autograd/profiler\w*|profiler/\w+)\.py\("),
     Rule(Role.STACK_RECORDING, r": (format_stack|_?extract_stack)(;|$)"),
@@ -140,7 +133,6 @@ _FRAMES: Final = (
         Role.OWN_ATTENTION,
         r"torch[/\\]nn[/\\]functional\.py\(\d+\): multi_head_attention_forward\b",
     ),
-    Rule(Role.SOFTMAX_CALL, r"^[^;]*torch[/\\]nn[/\\]functional\.py\(\d+\): softmax;"),
 )
 _LINES: Final = (
     Rule(Role.MODEL_CODE, r"torch/nn/modules/"),

@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.causes.device._fused_softmaxes import framework_softmaxes
+from whyidle.causes.device._unfused_attention import framework_softmaxes
 from whyidle.testing.builder import Builder, us
 
 FORWARD, GRADIENT = "aten::_softmax", "aten::_softmax_backward_data"

@@ -1,4 +1,4 @@
-"""Exchange gradients once per optimizer step."""
+"""Fixes of what ranks exchange."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
 
-@fix("allreduce-every-microstep", consent="rounding", kinds=TRAINING)
+@fix(
+    "allreduce-every-microstep",
+    consent="rounding",
+    kinds=TRAINING,
+    title="Exchange gradients once per optimizer step",
+)
 def no_sync_accumulation(proof: Proof) -> Proposal | None:
     """Run all but the last micro-batch of a step without the exchange. Gradients are the same sums
     in another order."""

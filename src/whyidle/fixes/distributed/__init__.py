@@ -1,1 +1,0 @@
-"""Fixes of what ranks exchange: one fix per file."""

@@ -1,1 +1,0 @@
-"""Fixes of what the host does in a step: one fix per file."""

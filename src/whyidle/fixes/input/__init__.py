@@ -1,1 +1,0 @@
-"""Fixes of how batches are made: one fix per file."""
