@@ -1,5 +1,5 @@
 """Tables of decoded events: compact arrays of machine numbers, 45 bytes per host event and 79 per
-device event, whatever the text was. Without numpy, for processes that only decode."""
+device event, whatever the text was."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from math import inf
-from pickle import PickleBuffer
-from typing import Any, NamedTuple
+from typing import Any
 
 from whyidle.model.event_kinds import DeviceKind, HostKind
 from whyidle.readers._events.event_decoding import set_exact_times
@@ -17,7 +16,6 @@ from whyidle.readers._events.event_types import (
     EMPTY,
     NO_ARGS,
     Args,
-    DetailKey,
     Event,
     Interner,
     Number,
@@ -67,19 +65,6 @@ class _CategoryGroups(dict[str, Callable[[Event], None]]):
         return append
 
 
-class TableParts(NamedTuple):
-    """The contents of ``EventTables``, as another process receives them."""
-
-    names: list[str]
-    threads: list[tuple[Number, Number]]
-    details: list[DetailKey]
-    categories: dict[str, int]
-    events: int
-    origin_us: int | None
-    columns: list[dict[str, Any]]
-    """buffers, by table and column"""
-
-
 class EventTables:
     """Tables that grow piece by piece. ``events`` counts all events, ``categories`` the complete
     events per category."""
@@ -104,21 +89,6 @@ class EventTables:
     def event_count(self) -> int:
         """Number of events in the columns."""
         return len(self._host.columns["ts"]) + len(self._device.columns["ts"])
-
-    def export_parts(self) -> TableParts:
-        """Return the contents, to be sent to another process and joined there."""
-        return TableParts(
-            list(self.names),
-            list(self._threads),
-            list(self._details),
-            dict(self.categories),
-            self.events,
-            self._origin_us,
-            [
-                {key: PickleBuffer(column) for key, column in table.columns.items()}
-                for table in self._tables
-            ],
-        )
 
     def add_piece(self, events: list[Event], text: bytes) -> None:
         """Append one piece, without events of categories that carry no evidence."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.model.timeline import Detail, DeviceEvents, HostEvents, HostKind, MemorySamples
-from whyidle.readers._events.event_tables import ColumnTable, EventTables, TableParts
+from whyidle.readers._events.event_tables import ColumnTable, EventTables
 from whyidle.readers._events.event_types import detail_of
 
 _ANNOTATION = re.compile(
@@ -32,32 +32,6 @@ class EventColumns(EventTables):
         self.device_thread: NDArray[np.int16] = np.empty(0, np.int16)
         self._base_us = self._middle_us = 0.0
         self._unset_us = float("nan")
-
-    def add_parts(self, parts: TableParts) -> None:
-        """Append tables that were read elsewhere."""
-        self.events += parts.events
-        for category, count in parts.categories.items():
-            self.categories[category] += count
-        if self._origin_us is None and parts.origin_us is not None:
-            self._origin_us = parts.origin_us
-            for table in self._tables:
-                _view_column(table, "ts")[:] -= self._origin_us
-        shift_us = float((parts.origin_us or 0) - (self._origin_us or 0))
-        numbers: dict[str, NDArray[Any]] = {
-            "name": np.array([self.names[name] for name in parts.names], np.int32),
-            "thread": np.array([self._threads[thread] for thread in parts.threads], np.int16),
-            # the last: events without details, whose number is -1
-            "detail": np.array([*(self._details[key] for key in parts.details), -1], np.int32),
-        }
-        for table, columns in zip(self._tables, parts.columns, strict=True):
-            for key, buffer in columns.items():
-                column = table.columns[key]
-                values = np.frombuffer(buffer, np.dtype(column.typecode))
-                if key in numbers:
-                    values = numbers[key][values]
-                elif key == "ts" and shift_us:
-                    values = values + shift_us
-                column.frombytes(values.data.cast("B"))
 
     def close(self) -> None:
         """Fix the clock: ``base_ns`` is the first valid time, so that no start is negative."""
