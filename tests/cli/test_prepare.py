@@ -17,7 +17,6 @@ import pytest
 
 from imagined_jobs import healthy
 from whyidle.__main__ import main
-from whyidle.cli.prepare import FORMS
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix
 from whyidle.store.run_store import Store
@@ -107,18 +106,17 @@ def test_samples_are_the_same_and_the_edit_reads_them(
         prepared[120]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("form", FORMS)
 def test_an_interrupted_run_goes_on_by_shard_and_mends_a_broken_one(
-    monkeypatch: pytest.MonkeyPatch, form: str
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    assert prepare("--form", form) == 0
+    assert prepare() == 0
     lines = Path("out/progress.jsonl").read_text().splitlines(keepends=True)
     kept, broken = sorted(path for path in Path("out").iterdir() if path.stem in ("00000", "00001"))
     whole, moment = broken.read_bytes(), kept.stat().st_mtime_ns
     Path("out/manifest.json").unlink()
     Path("out/progress.jsonl").write_text("".join(lines[:3]) + lines[3][:20])
     broken.write_bytes(whole[:-1] + b"?")
-    assert prepare("--form", form) == 0
+    assert prepare() == 0
     manifest = json.loads(Path("out/manifest.json").read_text())
     assert hashlib.sha256(broken.read_bytes()).hexdigest() == manifest["shards"][1]["sha256"]
     assert kept.stat().st_mtime_ns == moment
@@ -129,7 +127,7 @@ def test_an_interrupted_run_goes_on_by_shard_and_mends_a_broken_one(
 def test_a_run_that_is_killed_goes_on(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
-    words = ["prepare", "--out", "out", "--shard", "0.004", "--workers", "2", "--form", "tar"]
+    words = ["prepare", "--out", "out", "--shard", "0.004", "--workers", "2"]
     command = [sys.executable, "-m", "whyidle", *words, "sets.py:make_slow"]
     running = subprocess.Popen(command)
     until = time.monotonic() + 60

@@ -3,7 +3,8 @@
 SPEC names what makes the dataset: train.py:make_train_set (a function without arguments, or the
 dataset itself) or package.module:name. Samples are made twice in fresh processes; what differs,
 such as random augmentation, is still computed in training. Your files are not changed: the
-necessary edit is printed.
+necessary edit is printed. For several nodes or object
+stores, write the data with MosaicML Streaming, LitData or WebDataset.
 """
 
 from __future__ import annotations
@@ -17,40 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from whyidle.cli._options import add_option, add_quiet, add_store, store_of
 from whyidle.errors import InputError, OutputError, UsageError, WhyidleError
-
-FORMS = ("map", "tar")
-LIBRARIES = {
-    "arrow": """pip install datasets
-
-from datasets import Dataset
-data = Dataset.from_generator(lambda: ({{"x": x, "y": y}} for x, y in {name}()))
-data.save_to_disk("{out}")                  # read: datasets.load_from_disk("{out}")""",
-    "hdf5": """pip install h5py
-
-import h5py, numpy as np
-samples = {name}()
-with h5py.File("{out}.h5", "w") as file:    # open it in each worker, not before
-    x = file.create_dataset("x", (len(samples), *np.shape(samples[0][0])), "f4")
-    for i in range(len(samples)):
-        x[i] = samples[i][0]""",
-    "tfrecord": """{name}_data.map(decode).save("{out}")     # of a tf.data.Dataset
-data = tf.data.Dataset.load("{out}")        # or tf.io.TFRecordWriter for files of your own""",
-    "litdata": """pip install litdata
-
-from litdata import StreamingDataset, optimize
-optimize(fn={name}().__getitem__, inputs=list(range(len({name}()))),
-         output_dir="s3://BUCKET/{out}", chunk_bytes="64MB", num_workers=8)
-dataset = StreamingDataset("s3://BUCKET/{out}", shuffle=True)""",
-    "mds": """pip install mosaicml-streaming
-
-from streaming import MDSWriter, StreamingDataset
-with MDSWriter(out="s3://BUCKET/{out}", columns={{"x": "ndarray", "y": "int"}}) as writer:
-    for x, y in {name}():
-        writer.write({{"x": x, "y": y}})
-dataset = StreamingDataset(remote="s3://BUCKET/{out}", local="/tmp/{out}", shuffle=True,
-                           batch_size=32)""",
-}
-"""form -> how its own library writes and reads it"""
 
 if TYPE_CHECKING:
     from whyidle.planning.preparation.survey import Forecast, Survey
@@ -66,14 +33,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.usage = "whyidle prepare [OPTIONS] SPEC"
     parser.add_argument("spec", metavar="SPEC", nargs="?")
     add_option(parser, "--out", " (default: prepared)", type=Path, default=Path("prepared"))
-    parser.add_argument(
-        "--form",
-        choices=(*FORMS, *LIBRARIES),
-        default="map",
-        help="map: memory-mapped samples (default); tar: WebDataset; for the others, the code for "
-        "their libraries is printed: arrow, hdf5, tfrecord, and for several nodes or object stores "
-        "litdata and mds (MosaicML Streaming)",
-    )
     parser.add_argument(
         "--source",
         metavar="PATH",
@@ -118,19 +77,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("Name the function that makes the dataset.", why=why, hint=_HINT)
     if not args.shard > 0 or (args.workers is not None and args.workers < 1):
         raise UsageError("--shard and --workers must be above 0.")
-    if args.form in LIBRARIES:
-        print(LIBRARIES[args.form].format(name=args.spec.rpartition(":")[2], out=args.out.name))
-        return 0
-    survey = survey_dataset(
-        args.python, args.spec, args.form, [str(Path(p).absolute()) for p in args.source]
-    )
+    survey = survey_dataset(args.python, args.spec, [str(Path(p).absolute()) for p in args.source])
     _print_survey(args, survey, job)
     if not (args.force or args.dry_run):
         _check_gain(survey)
     folder = args.out.absolute()
-    made = Preparation(
-        args.python, args.spec, args.form, survey, folder=folder, shard=round(args.shard * 1e6)
-    )
+    made = Preparation(args.python, args.spec, survey, folder=folder, shard=round(args.shard * 1e6))
     if args.dry_run:
         made.check_room()
         return 0
@@ -158,7 +110,7 @@ def _check_gain(survey: Survey) -> None:
             "Reading prepared samples would be slower than making them: nothing was written.",
             why=f"A sample would be read {gain.value:.2g} ({gain.low:.2g} to {gain.high:.2g}) "
             "times as fast as it is made.",
-            hint="--form map is the faster one; --force writes it anyway.",
+            hint="--force writes them anyway.",
         )
 
 
@@ -214,8 +166,8 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
         rate = size.value / survey.samples / survey.whole_s / 1e6
         lines.append(
             f"larger than the free memory: each epoch reads it from the disk again, which pays "
-            f"only above {rate:,.0f} MB/s per loader worker; --form litdata, mds or tar read it "
-            "in order"
+            f"only above {rate:,.0f} MB/s per loader worker; LitData, MosaicML Streaming and "
+            "WebDataset read in order"
         )
     if gain.high < 1.0 and (args.force or args.dry_run):
         lines.append("reading would be slower than making: not worth it")
@@ -245,8 +197,5 @@ def _print_result(
         f"  + from whyidle_prepared import PreparedDataset\n"
         f"  + dataset = PreparedDataset({folder!r}{online})\n"
     )
-    if survey.native:
-        native = survey.native.format(folder=folder)
-        print(f"  Other libraries read the files, too: {native}\n")
     if job is not None:
         print(f"  The job's gain (predicted: {job.predicted}) is measured by\n\n  {job.measure}\n")
