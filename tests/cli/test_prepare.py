@@ -12,14 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from imagined_jobs import healthy
 from whyidle.__main__ import main
-from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix
-from whyidle.store.run_store import Store
 
 pytestmark = pytest.mark.real_processes("samples are made in fresh processes")
 
@@ -225,31 +220,6 @@ def test_what_would_be_slower_is_written_only_by_force(capsys: pytest.CaptureFix
     assert prepare("--force", spec="sets.py:numbers") == 0
     assert "Keep the dataset as it is." in capsys.readouterr().out
     assert Path("out/manifest.json").exists()
-
-
-def test_the_last_run_s_gain_is_told_with_the_commands_that_measure_it(
-    capsys: pytest.CaptureFixture[str],
-):
-    fix = ProposedFix(
-        fix="cached-preprocessing", summary="", edits=[], consent="none", automatic=False,
-        predicted=Predicted(speedup=2.0, low=1.5, high=3.0, method="P1"), risk="",
-    )  # fmt: skip
-    found = Finding(
-        cause="repeated-deterministic-preprocessing", family="input", bucket="input", where=[],
-        severity="critical", headline="Workers repeat work", lost=Interval(low=0.4, high=0.6),
-        confidence=0.9, evidence=[], fixes=[fix],
-    )  # fmt: skip
-    store = Store(Path(".whyidle"))
-    entry = store.begin_run(["python", "train.py"])
-    document = diagnose_job([healthy().timeline()])
-    run = msgspec.structs.replace(document.run, command=["python", "train.py"])
-    store.complete_run(entry, msgspec.structs.replace(document, run=run, findings=[found]))
-    assert prepare() == 0
-    told = capsys.readouterr()
-    assert "predicted for the job by its last run: 2 times as fast (1.5 to 3)" in told.err
-    assert f"whyidle run python train.py; whyidle compare {entry.id} last" in told.out
-    assert main(["prepare"]) == 2
-    assert "The last run: Workers repeat work." in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

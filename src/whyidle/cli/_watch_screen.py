@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from whyidle.reports._watch_table import ORDERS, WatchView, list_rows
+from whyidle.reports._watch_table import WatchView, list_rows
 
 if TYPE_CHECKING:
     from whyidle.model.documents.watch_document import WatchedMachine
@@ -24,30 +24,24 @@ _STEPS: Final = {b"\x1b[A": -1, b"\x1bOA": -1, b"k": -1, b"\x1b[B": 1, b"\x1bOB"
 
 @dataclass(slots=True)
 class Keys:
-    """What the user has chosen. The digits are the numbers of the table's first column."""
+    """What the user has chosen."""
 
     view: WatchView = field(default_factory=WatchView)
 
     def press(self, key: bytes, machine: WatchedMachine | None) -> bool:
         """Act on a key; False if it ends the watch."""
         view = self.view
-        rows = list_rows(machine, view) if machine is not None else []
+        rows = list_rows(machine) if machine is not None else []
         if key.lower() == b"q":
             return False
-        if key == b"s":
-            view.order = ORDERS[(ORDERS.index(view.order) + 1) % len(ORDERS)]
-        elif key in _STEPS and rows:
+        if key in _STEPS and rows:
             at = rows.index(view.selected) if view.selected in rows else -1
             step = _STEPS[key]
             view.selected = rows[max(0, min(len(rows) - 1, at + step))]
         elif key in (b"\r", b"\n", b" ") and view.selected in rows:
             view.opened ^= {view.selected}
-        elif key.isdigit() and (name := f"gpu{key.decode()}") in rows:
-            view.opened ^= {name}
         elif key == b"\x1b":
-            view.selected, view.opened, view.shows_keys = None, set(), False
-        elif key == b"?":
-            view.shows_keys = not view.shows_keys
+            view.selected, view.opened = None, set()
         return True
 
 

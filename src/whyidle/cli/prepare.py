@@ -3,29 +3,23 @@
 SPEC names what makes the dataset: train.py:make_train_set (a function without arguments, or the
 dataset itself) or package.module:name. Samples are made twice in fresh processes; what differs,
 such as random augmentation, is still computed in training. Your files are not changed: the
-necessary edit is printed. For several nodes or object
-stores, write the data with MosaicML Streaming, LitData or WebDataset.
+necessary edit is printed. For several nodes or object stores, write the data with MosaicML
+Streaming, LitData or WebDataset.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from whyidle.cli._options import add_option, add_quiet, add_store, store_of
-from whyidle.errors import InputError, OutputError, UsageError, WhyidleError
+from whyidle.cli._options import add_option, add_quiet
+from whyidle.errors import InputError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from whyidle.planning.preparation.survey import Forecast, Survey
-
-CAUSES = ("repeated-deterministic-preprocessing", "small-file-random-io", "heavy-cpu-transform")
-"""findings that prepared data would remove"""
-FIXES = ("cached-preprocessing", "sharded-data")
-"""their fixes that it carries out"""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +56,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="write even if reading a sample would be slower than making it",
     )
     add_quiet(parser)
-    add_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,14 +64,13 @@ def run(args: argparse.Namespace) -> int:
     from whyidle.planning.preparation.shards import Preparation
     from whyidle.planning.preparation.survey import survey_dataset
 
-    job = _find_gain(args)
     if args.spec is None or ":" not in args.spec:
-        why = job.headline if job else "The last run has no finding that prepared data would fix."
-        raise UsageError("Name the function that makes the dataset.", why=why, hint=_HINT)
+        hint = "whyidle prepare train.py:make_train_set --out prepared"
+        raise UsageError("Name the function that makes the dataset.", hint=hint)
     if not args.shard > 0 or (args.workers is not None and args.workers < 1):
         raise UsageError("--shard and --workers must be above 0.")
     survey = survey_dataset(args.python, args.spec, [str(Path(p).absolute()) for p in args.source])
-    _print_survey(args, survey, job)
+    _print_survey(args, survey)
     if not (args.force or args.dry_run):
         _check_gain(survey)
     folder = args.out.absolute()
@@ -99,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         hint = "Fix this and run the same command again: complete files are kept."
         raise OutputError("The data cannot be prepared.", why=why, hint=hint) from error
     if not args.quiet:
-        _print_result(args, survey, faster, job)
+        _print_result(args, survey, faster)
     return 0
 
 
@@ -114,41 +106,7 @@ def _check_gain(survey: Survey) -> None:
         )
 
 
-_HINT = "whyidle prepare train.py:make_train_set --out prepared"
-
-
-class _JobGain(NamedTuple):
-    """What the last run says of its data, and predicts for the job."""
-
-    headline: str
-    predicted: str
-    measure: str  # the commands that measure it
-
-
-def _find_gain(args: argparse.Namespace) -> _JobGain | None:
-    """The costliest finding of the last run that prepared data would remove."""
-    try:
-        store = store_of(args)
-        entry = store.find_run("last")
-        diagnosis = store.read_diagnosis(entry)
-    except WhyidleError:
-        return None
-    found = next((finding for finding in diagnosis.findings if finding.cause in CAUSES), None)
-    if found is None:
-        return None
-    place = next((p for p in found.where if p.file), None)
-    where = f" ({place.file}:{place.line})" if place else ""
-    gain = next((f.predicted for f in found.fixes if f.fix in FIXES and f.predicted), None)
-    times = gain and f"{gain.speedup:.3g} times as fast ({gain.low:.3g} to {gain.high:.3g})"
-    command = shlex.join(diagnosis.run.command or ["COMMAND"])
-    return _JobGain(
-        headline=f"The last run: {found.headline}{where}.",
-        predicted=times or "not known",
-        measure=f"whyidle run {command}; whyidle compare {entry.id} last",
-    )
-
-
-def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None) -> None:
+def _print_survey(args: argparse.Namespace, survey: Survey) -> None:
     if args.quiet:
         return
     size, gain = survey.size, survey.gain
@@ -160,8 +118,6 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
         f"predicted: {size.value / 1e6:,.3g} MB ({size.low / 1e6:,.3g} to {size.high / 1e6:,.3g}); "
         f"a sample {gain.value:.3g} times as fast ({gain.low:.3g} to {gain.high:.3g})"
     )
-    if job is not None:
-        lines.append(f"predicted for the job by its last run: {job.predicted}")
     if survey.outgrows_memory:
         rate = size.value / survey.samples / survey.whole_s / 1e6
         lines.append(
@@ -179,9 +135,7 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
         print(f"whyidle: {line}", file=sys.stderr)
 
 
-def _print_result(
-    args: argparse.Namespace, survey: Survey, faster: Forecast, job: _JobGain | None
-) -> None:
+def _print_result(args: argparse.Namespace, survey: Survey, faster: Forecast) -> None:
     place, _, name = args.spec.rpartition(":")
     folder = str(args.out.absolute())
     rest = ", ".join(survey.rest)
@@ -197,5 +151,3 @@ def _print_result(
         f"  + from whyidle_prepared import PreparedDataset\n"
         f"  + dataset = PreparedDataset({folder!r}{online})\n"
     )
-    if job is not None:
-        print(f"  The job's gain (predicted: {job.predicted}) is measured by\n\n  {job.measure}\n")

@@ -2,7 +2,7 @@
 
 The last columns say why a GPU is in its state, and since when. Narrow terminals lose the columns of
 figures, never the reason. Where the screen is too short, lines of jobs go first, then GPUs that
-work or are free become one line. The user's view sorts rows and opens their details.
+work or are free become one line. The user's view opens details.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.text import Text
 
@@ -29,17 +29,6 @@ from whyidle.reports._watch_details import (
 
 _QUIET: Final = ("active", "free")
 _URGENT: Final = ("lost", "stalled", "idle-held", "idle-reserved", "throttled", "starved")
-Order = Literal["number", "state", "use", "memory"]
-ORDERS: Final[tuple[Order, ...]] = ("number", "state", "use", "memory")
-"""state: the gravest first · use: the idlest first · memory: the fullest first"""
-KEYS: Final = {
-    "up, down, k, j": "select a GPU or job",
-    "Enter, space": "show or hide its details",
-    "0 to 9": "show or hide the details of the GPU of this number",
-    "s": f"sort by another of {', '.join(ORDERS)}",
-    "Esc": "hide all details and this list",
-    "q, Ctrl-C": "quit",
-}
 SELECTED: Final = "reverse"
 _WIDE, _WIDEST = 100, 140
 _GIB: Final = 1 << 30
@@ -69,28 +58,15 @@ _COLUMNS: Final = (
 class WatchView:
     """What the user of a terminal has chosen. Rows are named as ``list_rows`` names them."""
 
-    order: Order = "number"
     opened: set[str] = field(default_factory=set)
     selected: str | None = None
     notices: Sequence[str] = ()  # alerts, the latest last
-    shows_keys: bool = False
 
 
-def list_rows(machine: WatchedMachine, view: WatchView) -> list[str]:
+def list_rows(machine: WatchedMachine) -> list[str]:
     """The rows that can be opened, in the order in which they are shown."""
     loose = [job.key for job in machine.jobs if not job.gpus]
-    return [*(gpu.gpu for gpu in _sort_gpus(machine, view)), *loose]
-
-
-def _sort_gpus(machine: WatchedMachine, view: WatchView) -> list[WatchedGpu]:
-    if view.order == "state":
-        ranks = {state: rank for rank, state in enumerate(_URGENT)}
-        return sorted(machine.gpus, key=lambda gpu: ranks.get(gpu.state, len(ranks)))
-    if view.order == "use":
-        return sorted(machine.gpus, key=lambda gpu: (gpu.busy is None, gpu.busy or 0.0))
-    if view.order == "memory":
-        return sorted(machine.gpus, key=lambda gpu: -(gpu.memory_used_bytes or 0))
-    return list(machine.gpus)
+    return [*(gpu.gpu for gpu in machine.gpus), *loose]
 
 
 def render_machine(
@@ -103,7 +79,7 @@ def render_machine(
 ) -> str:
     """Render the table; ``height`` limits its lines. With a ``view`` the last says what keys do."""
     page, shown = Page(width, colours), view or WatchView()
-    foot = [] if view is None else _foot(page, machine, view)
+    foot = [] if view is None else _foot(page, view)
     room = None if height is None else height - len(foot)
     rows = [_head(page, machine), *_body(page, machine, room, shown)]
     for row in [*rows, *foot]:
@@ -128,12 +104,9 @@ def _head(page: Page, machine: WatchedMachine) -> Text:
     return head.append_text(page.styled_text("  ".join(words)))
 
 
-def _foot(page: Page, machine: WatchedMachine, view: WatchView) -> list[Text]:
+def _foot(page: Page, view: WatchView) -> list[Text]:
     rows = [page.styled_text(text, "bold yellow") for text in view.notices[-3:]]
-    digits = "0-9, " if machine.gpus else ""
-    keys = f"q quit   s sort: by {view.order}   {digits}up, down and Enter: details   ? keys"
-    if view.shows_keys:
-        rows += [page.styled_text(f"{key:<15}{does}") for key, does in KEYS.items()]
+    keys = "q quit   up, down and Enter: details   Esc: none"
     return [*rows, page.styled_text(keys, "dim")]
 
 
@@ -166,7 +139,7 @@ def _cut_rows(page: Page, rows: list[Text], room: int) -> list[Text]:
     first = max(1, at - room + 3)
     shown = rows[first : first + room - 2]
     rest = len(rows) - 1 - len(shown)
-    return [rows[0], *shown, page.styled_text(f"{rest} more lines: up and down, or s", "dim")]
+    return [rows[0], *shown, page.styled_text(f"{rest} more lines: up and down", "dim")]
 
 
 def _mark(rows: list[Text], name: str, page: Page, view: WatchView) -> list[Text]:
@@ -178,7 +151,7 @@ def _mark(rows: list[Text], name: str, page: Page, view: WatchView) -> list[Text
 
 
 def _gpu_rows(page: Page, machine: WatchedMachine, room: int | None, view: WatchView) -> list[Text]:
-    shown = _sort_gpus(machine, view)
+    shown = list(machine.gpus)
     listed = {gpu.gpu: _first_shown(gpu, machine, shown) for gpu in shown}
     details = {g.gpu: gpu_details(page, g, machine) for g in shown if g.gpu in view.opened}
     total = 1 + sum(
