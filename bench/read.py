@@ -4,7 +4,7 @@
 
 For every file: median and spread of whyidle's reader, of the floor on the same bytes, their
 ratio, and the process's peak memory (of all files so far). With ``--together`` all files are
-read by ``load_all``, helpers included.
+read by ``load_all``, in several processes where that pays.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _FILE = re.compile(r"(<!-- file: (\S+?\.(\w+)) -->\n).*?(<!-- /file -->)", re.DO
 _DEMO = re.compile(r"(<!-- demo: .*? -->\n).*?(<!-- /demo -->)", re.DOTALL)
 _NEXT = (
     ("whyidle causes dataloader-no-workers", "about this cause"),
-    ("whyidle report last", "the full report, or --checklist"),
+    ("whyidle report last", "the full report"),
     ("whyidle report last --html why.html", "as an HTML page"),
 )
 

@@ -21,6 +21,9 @@ Each message has three parts: what happened, why, and what to do next.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 INTERRUPTED = 130
 """exit status after Ctrl-C: 128 plus the signal, as a shell reports it"""
 
@@ -35,6 +38,9 @@ class WhyidleError(Exception):
         self.why = why
         self.hint = hint
         super().__init__(" ".join(part for part in (what, why, hint) if part))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), why=self.why, hint=self.hint), (self.what,)
 
 
 class InputError(WhyidleError):

@@ -12,15 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from imagined_jobs import healthy
 from whyidle.__main__ import main
-from whyidle.cli.prepare import FORMS
-from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.model.diagnosis import Finding, Interval, Predicted, ProposedFix
-from whyidle.store.run_store import Store
 
 pytestmark = pytest.mark.real_processes("samples are made in fresh processes")
 
@@ -107,18 +101,17 @@ def test_samples_are_the_same_and_the_edit_reads_them(
         prepared[120]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("form", FORMS)
 def test_an_interrupted_run_goes_on_by_shard_and_mends_a_broken_one(
-    monkeypatch: pytest.MonkeyPatch, form: str
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    assert prepare("--form", form) == 0
+    assert prepare() == 0
     lines = Path("out/progress.jsonl").read_text().splitlines(keepends=True)
     kept, broken = sorted(path for path in Path("out").iterdir() if path.stem in ("00000", "00001"))
     whole, moment = broken.read_bytes(), kept.stat().st_mtime_ns
     Path("out/manifest.json").unlink()
     Path("out/progress.jsonl").write_text("".join(lines[:3]) + lines[3][:20])
     broken.write_bytes(whole[:-1] + b"?")
-    assert prepare("--form", form) == 0
+    assert prepare() == 0
     manifest = json.loads(Path("out/manifest.json").read_text())
     assert hashlib.sha256(broken.read_bytes()).hexdigest() == manifest["shards"][1]["sha256"]
     assert kept.stat().st_mtime_ns == moment
@@ -129,7 +122,7 @@ def test_an_interrupted_run_goes_on_by_shard_and_mends_a_broken_one(
 def test_a_run_that_is_killed_goes_on(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
-    words = ["prepare", "--out", "out", "--shard", "0.004", "--workers", "2", "--form", "tar"]
+    words = ["prepare", "--out", "out", "--shard", "0.004", "--workers", "2"]
     command = [sys.executable, "-m", "whyidle", *words, "sets.py:make_slow"]
     running = subprocess.Popen(command)
     until = time.monotonic() + 60
@@ -227,31 +220,6 @@ def test_what_would_be_slower_is_written_only_by_force(capsys: pytest.CaptureFix
     assert prepare("--force", spec="sets.py:numbers") == 0
     assert "Keep the dataset as it is." in capsys.readouterr().out
     assert Path("out/manifest.json").exists()
-
-
-def test_the_last_run_s_gain_is_told_with_the_commands_that_measure_it(
-    capsys: pytest.CaptureFixture[str],
-):
-    fix = ProposedFix(
-        fix="cached-preprocessing", summary="", edits=[], consent="none", automatic=False,
-        predicted=Predicted(speedup=2.0, low=1.5, high=3.0, method="P1"), risk="",
-    )  # fmt: skip
-    found = Finding(
-        cause="repeated-deterministic-preprocessing", family="input", bucket="input", where=[],
-        severity="critical", headline="Workers repeat work", lost=Interval(low=0.4, high=0.6),
-        confidence=0.9, evidence=[], fixes=[fix],
-    )  # fmt: skip
-    store = Store(Path(".whyidle"))
-    entry = store.begin_run(["python", "train.py"])
-    document = diagnose_job([healthy().timeline()])
-    run = msgspec.structs.replace(document.run, command=["python", "train.py"])
-    store.complete_run(entry, msgspec.structs.replace(document, run=run, findings=[found]))
-    assert prepare() == 0
-    told = capsys.readouterr()
-    assert "predicted for the job by its last run: 2 times as fast (1.5 to 3)" in told.err
-    assert f"whyidle run python train.py; whyidle compare {entry.id} last" in told.out
-    assert main(["prepare"]) == 2
-    assert "The last run: Workers repeat work." in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

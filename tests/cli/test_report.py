@@ -32,17 +32,6 @@ def test_the_report_holds_everything(trace: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.split("\n  next\n")[0] == first.split("\n  next\n")[0]
 
 
-def test_the_checklist_is_printed_in_place_of_the_report(
-    trace: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["explain", str(trace), "-q"]) == 0
-    assert main(["report", "last", "--checklist", "--html", "w.html"]) == 0
-    out = capsys.readouterr().out
-    assert "does the data arrive in time?" in out
-    assert "Memory" not in out
-    assert "does the data arrive in time?" in Path("w.html").read_text()
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [("last", "holds no runs"), ("20990101", "no run"), ("trace.json.gz", "whyidle explain")],

@@ -37,7 +37,7 @@ def script() -> None:
 
 
 def tune(*words: str, command: tuple[str, ...] = ("train.py", "{lr}", "\n")) -> int:
-    return main(["tune", "--out", "s", "--grace", "1s", "--parallel", "1", *words, "--", *command])
+    return main(["tune", "--out", "s", "--parallel", "1", *words, "--", *command])
 
 
 def test_a_search_finds_the_best_region_and_tells_it(
@@ -127,7 +127,6 @@ def test_a_metric_that_never_appears(capsys: pytest.CaptureFixture[str]):
     told = capsys.readouterr().err
     assert "never appeared in the first trial" in told
     assert "epoch 4 val_loss:" in told
-    assert "'val_loss: {}'" in told
 
 
 def test_a_script_that_always_fails(capsys: pytest.CaptureFixture[str]):
@@ -167,9 +166,7 @@ def test_trials_run_with_a_plan(capsys: pytest.CaptureFixture[str]):
     assert "3 trials: 3 complete" in capsys.readouterr().out
 
 
-def test_a_search_is_a_study_of_optuna_and_only_shown_by_outputs(
-    capsys: pytest.CaptureFixture[str],
-):
+def test_a_search_is_a_study_of_optuna_and_only_shown_by_outputs():
     words = [*SPACE, "--space", "width=1..9", *LOSS, "--trials", "9", "--prune", "none"]
     command = ("train.py", "{lr}", "\n", "{width}")
     storage = f"sqlite:///{Path('studies.db').absolute()}"
@@ -179,9 +176,6 @@ def test_a_search_is_a_study_of_optuna_and_only_shown_by_outputs(
     assert len(study.trials) == 9
     assert study.trials[0].intermediate_values
     assert study.trials[0].user_attrs["whyidle.ending"] == "complete"
-    assert "Hyperparameters that matter (PED-ANOVA): lr" in " ".join(
-        capsys.readouterr().out.split()
-    )
     assert main(["tune", "--resume", "s", "--html", "s.html"]) == 0
     assert len(study.trials) == 9
     assert main(["tune", "--resume", "s", "--trials", "10"]) == 0

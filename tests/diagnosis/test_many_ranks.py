@@ -1,14 +1,11 @@
 """Many ranks are surveyed in several processes, and some of them diagnosed closely."""
 
-import time
-
 import msgspec
 import pytest
 
 from whyidle.errors import InputError
-from whyidle.readers._files.recording_search import find_recordings, select_ranks
-from whyidle.recordings.explain import explain_paths
-from whyidle.recordings.rank_survey import MANY, RankReading
+from whyidle.readers._files.recording_search import select_ranks
+from whyidle.recordings.explain import MANY, explain_paths
 from whyidle.testing.builder import us
 from whyidle.testing.contracts import Fleet
 
@@ -48,30 +45,10 @@ def test_the_late_one_of_many_ranks_is_named(folder):
     assert not any("missing" in note for note in diagnosis.coverage.notes)
 
 
-@pytest.mark.parametrize("helpers", [0, 2])
-def test_helpers_survey_the_same(folder, helpers):
+def test_every_rank_is_surveyed_in_order(folder):
     seen = []
-    reading = RankReading(find_recordings(folder), lambda done, total: seen.append((done, total)))
-    surveyed = reading.read_ranks(helpers)
-    assert [facts.rank for facts in surveyed] == list(range(RANKS))
-    assert {len(facts.steps) for facts in surveyed} == {6}
+    explain_paths([folder], progress=lambda done, total: seen.append((done, total)))
     assert seen == [(done, RANKS) for done in range(1, RANKS + 1)]
-
-
-def test_a_helper_that_dies_is_no_loss(folder):
-    reading = RankReading(find_recordings(folder))
-    keep = reading._keep
-
-    def kill_helpers(number, result):  # injected: the helpers die after the first rank
-        keep(number, result)
-        while not reading._helpers:
-            time.sleep(0.001)
-        for helper in reading._helpers:
-            helper._process.kill()
-
-    reading._keep = kill_helpers
-    assert [facts.rank for facts in reading.read_ranks(1)] == list(range(RANKS))
-    assert all(helper._process.poll() is not None for helper in reading._helpers)
 
 
 def test_a_rank_that_cannot_be_read_is_noted(folder, tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from own_sgd import OWN_SGD
 
-from whyidle.recordings.rank_survey import MANY
+from whyidle.recordings.explain import MANY
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -38,10 +38,10 @@ def test_the_prefix_is_what_two_processes_make_alike(tmp_path: Path):
     path = tmp_path / "numbers_set.py"
     path.write_text(DATASET)
     spec = f"{path}:make"
-    survey = survey_dataset(sys.executable, spec, "map", [])
+    survey = survey_dataset(sys.executable, spec, [])
     assert survey.prefix == 1
     assert survey.rest == ["shake", "Halve()"]
-    made = Preparation(sys.executable, spec, "map", survey, folder=tmp_path / "out", shard=2_000)
+    made = Preparation(sys.executable, spec, survey, folder=tmp_path / "out", shard=2_000)
     with made.open_folder():
         made.write_shards(1, lambda done, total: None)
         made.finish_data()

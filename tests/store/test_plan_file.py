@@ -127,12 +127,6 @@ def test_ways_to_write_the_same_by_hand():
     assert parse_plan(TEXT.replace("times = 2.2,", "times = 2,"), "plan.toml").fix[0].predicted
 
 
-def test_a_plan_of_the_former_spelling_is_read():
-    old = TEXT.replace("\nfix = ", "\ntreatment = ")
-    assert old != TEXT
-    assert parse_plan(old, "plan.toml") == PLAN
-
-
 SAME_KNOB = '\n[[fix]]\nfix = "a"\nconsent = "none"\nedits.loader.workers = 3\n'
 
 

@@ -15,12 +15,10 @@ import pytest
 from imagined_jobs import healthy
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.errors import StoreError
-from whyidle.model.diagnosis import Attribution, Diagnosis, Trial
-from whyidle.store import schema_versions
+from whyidle.model.diagnosis import Attribution, Diagnosis
 from whyidle.store.document import read_diagnosis
 from whyidle.store.entry import DIAGNOSIS, META, RECORDING
 from whyidle.store.run_store import Store
-from whyidle.testing import demo
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
 
@@ -113,47 +111,6 @@ def test_no_diagnosis(tmp_path: Path, content: bytes):
     path.write_bytes(content)
     with pytest.raises(StoreError):
         read_diagnosis(path)
-
-
-def test_older_documents_are_brought_up_to_date(
-    store: Store, diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch
-):
-    entry = store.add_run(diagnosis)
-    path = entry.path / DIAGNOSIS
-    path.write_bytes(path.read_bytes().replace(b"whyidle/diagnosis/1", b"whyidle/diagnosis/0", 1))
-    step = {"whyidle/diagnosis/0": lambda old: {**old, "schema": "whyidle/diagnosis/1"}}
-    monkeypatch.setattr(schema_versions, "MIGRATIONS", step)
-    assert store.read_diagnosis(entry) == diagnosis
-
-
-def test_a_document_of_the_former_spelling_is_read(store: Store):
-    diagnosis = diagnose_job([demo.job().timeline()])
-    trial = Trial(
-        fix="gc-freeze", consent="none", baseline=None, treated=None, speedup=None, low=None,
-        high=None, predicted=None, numerics=None, kept=False, why="of this test",
-    )  # fmt: skip
-    assert diagnosis.findings[0].fixes
-    entry = store.add_run(msgspec.structs.replace(diagnosis, trials=[trial]))
-    path, expected = entry.path / DIAGNOSIS, store.read_diagnosis(entry)
-    old = msgspec.json.decode(path.read_bytes())
-    for finding in old["findings"]:
-        finding["prescriptions"] = finding.pop("fixes")
-        for fix in finding["prescriptions"]:
-            fix["treatment"] = fix.pop("fix")
-    for each in old["trials"]:
-        each["treatment"] = each.pop("fix")
-    old["detail"]["healed"] = old["detail"].pop("fixed")
-    path.write_bytes(msgspec.json.encode(old))
-    assert b'"fix"' not in path.read_bytes()
-    assert store.read_diagnosis(entry) == expected
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [{"findings": 1}, {"findings": [1]}, {"findings": [{"prescriptions": 1}]}, {"trials": {}}],
-)
-def test_what_has_another_shape_is_left_to_the_decoder(odd):
-    schema_versions.rename_old_keys(odd)
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")

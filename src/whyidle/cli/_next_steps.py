@@ -26,7 +26,7 @@ def next_steps(
     steps = _list_steps(diagnosis, command, "", store if stored else None)
     if diagnosis.command_failed or diagnosis.saw_nothing:
         return steps
-    whole = (command, "the full report, or --checklist" if stored else "everything")
+    whole = (command, "the full report" if stored else "everything")
     return [*steps[:1], whole, *steps[1:]]
 
 

@@ -49,7 +49,6 @@ RENAMED = {
     "whyidle fix --plan": "--write-plan",
     "whyidle history --fail-on slower": "--fail-if-slower",
     "whyidle run --profile look": "--look profile",
-    "whyidle runs --state": "--verdict",
     "whyidle scale --steps": "--stop-after",
     "whyidle tune --for": "--budget",
     "whyidle watch --fail-on": "--fail-on-state",

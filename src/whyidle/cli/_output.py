@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -109,11 +108,9 @@ def write_report(
     stream: TextIO | None = None,
     *,
     stored: str | None = None,
-    draw: Callable[..., str] | None = None,
 ) -> None:
     """Write the requested outputs, and the report to ``stream`` (default: standard output) unless
-    an output goes there. ``stored`` is the name of the stored run; ``draw`` renders something else
-    in place of the report.
+    an output goes there. ``stored`` is the name of the stored run.
 
     Raises:
         OutputError: an output could not be written; all others were written.
@@ -122,7 +119,7 @@ def write_report(
     errors = [error for item in outputs if (error := _write_output(args, diagnosis, *item, stored))]
     uses_stdout = any(target == STDOUT for _, target in outputs)
     if not uses_stdout and not args.quiet:
-        print_report(diagnosis, full=args.all, next_steps=next_steps, stream=stream, draw=draw)
+        print_report(diagnosis, full=args.all, next_steps=next_steps, stream=stream)
     if errors:
         raise errors[0]
 
@@ -224,15 +221,18 @@ def print_report(
     full: bool,
     next_steps: Sequence[NextStep],
     stream: TextIO | None = None,
-    draw: Callable[..., str] | None = None,
 ) -> None:
     """Print the report in the width and the colours that the stream supports. On a ``stream`` that
     a job has written to, a rule stands above it."""
     from whyidle.reports import terminal
 
     out = stream or sys.stdout
-    text = (draw or partial(terminal.render, full=full))(
-        diagnosis, width=output_width(), colours=stream_colours(out), next_steps=next_steps
+    text = terminal.render(
+        diagnosis,
+        width=output_width(),
+        colours=stream_colours(out),
+        full=full,
+        next_steps=next_steps,
     )
     if stream is not None:
         line = "-" if stream_colours(out) is None else "─"

@@ -2,10 +2,9 @@
 
 Runs are traces (or folders or zips of ranks), diagnoses written with --json, or stored runs (see
 `whyidle runs`; `last` is the newest, `last~1` the one before). The changes of two are listed;
-three or more are shown as a table, each compared with the first or with --baseline. With
---max-regression the
-exit status is 3 if a step is slower than the baseline's by more than PCT percent and by more than
-the spread.
+three or more are shown as a table, each compared with the first. With --max-regression the
+exit status is 3 if a step is slower than the first's by more than PCT percent and by more than the
+spread.
 """
 
 from __future__ import annotations
@@ -30,13 +29,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("after", metavar="B", help="run, trace or diagnosis after")
     parser.add_argument("others", metavar="C", nargs="*", help="further runs, for a table")
     parser.add_argument(
-        "--baseline", metavar="RUN", help="run to compare the others with (default: A)"
-    )
-    parser.add_argument(
         "--max-regression",
         type=_parse_percent,
         metavar="PCT",
-        help="exit with status 3 if a run is slower than the baseline by more than PCT percent",
+        help="exit with status 3 if a run is slower than A by more than PCT percent",
     )
     add_outputs(parser, ("--json", "--html", "--markdown"), ": every change of two runs")
     add_store(parser)
@@ -57,25 +53,16 @@ def run(args: argparse.Namespace) -> int:
     from whyidle.runs.compare import check_regression
     from whyidle.runs.run_table import build_run_table
 
-    names = _order_names(args)
+    names = [args.before, args.after, *args.others]
     _output.check_outputs(args, inputs=[Path(name) for name in names])
     with Progress(quiet=args.quiet) as progress:
         diagnoses = [_load_diagnosis(args, name, progress) for name in names]
-    table = build_run_table(diagnoses, names.index(args.baseline) if args.baseline else 0)
+    table = build_run_table(diagnoses)
     _write_comparison(args, table, names)
     if args.max_regression is not None:
         for comparison in table.comparisons:
             check_regression(comparison, args.max_regression)
     return 0
-
-
-def _order_names(args: argparse.Namespace) -> list[str]:
-    """The runs as given; of two the baseline is first, and one that is not among them is added."""
-    names = [args.before, args.after, *args.others]
-    if args.baseline is None:
-        return names
-    others = [name for name in names if name != args.baseline]
-    return names if args.baseline in names and len(names) > 2 else [args.baseline, *others]
 
 
 def _load_diagnosis(args: argparse.Namespace, name: str, progress: Progress) -> Diagnosis:

@@ -9,7 +9,6 @@ diagnosis written with --json, or the folder of a stored run.
 from __future__ import annotations
 
 import argparse
-from contextlib import closing, nullcontext
 from pathlib import Path
 
 from whyidle.cli import _next_steps, _output
@@ -32,19 +31,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the recordings, diagnose them, store and report the diagnosis."""
-    from whyidle.readers._files.range_reading import start_reading
+    from whyidle.recordings.explain import explain_paths
 
     _output.check_outputs(args, inputs=args.path)
-    reading = start_reading(args.path)  # begins before the engine is imported
-    with closing(reading) if reading else nullcontext(), Progress(quiet=args.quiet) as progress:
-        from whyidle.recordings.explain import explain_paths
-
+    with Progress(quiet=args.quiet) as progress:
         diagnosis, timelines = explain_paths(
-            args.path,
-            progress=progress,
-            stage=progress.show_stage,
-            reading=reading,
-            ranks=args.ranks,
+            args.path, progress=progress, stage=progress.show_stage, ranks=args.ranks
         )
     stored = "last" if timelines and _output.store_diagnosis(args, diagnosis) else None
     steps = _next_steps.next_steps(diagnosis, args.path, stored, args.store)

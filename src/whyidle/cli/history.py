@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
+from whyidle.cli._durations import parse_seconds
 from whyidle.cli._next_steps import store_option
-from whyidle.cli._options import MIXED, add_outputs, add_store, store_of
-from whyidle.cli._run_filters import add_period, select_runs
+from whyidle.cli._options import MIXED, add_option, add_outputs, add_store, store_of
 from whyidle.errors import GateError, InputError, StoreError, UsageError
 
 if TYPE_CHECKING:
     from whyidle.model.documents.run_history import RunHistory
     from whyidle.runs.run_history import StoredRun
+    from whyidle.store.entry import Entry
+
+_FORMS = "a time such as 12h or 7d, or a date such as 2026-11-20"
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +40,25 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with status 3 if the newest run, or the one before, became slower",
     )
-    add_period(parser)
+    add_option(parser, "--since", f": {_FORMS}", type=_parse_moment)
+    add_option(parser, "--until", ", in the same form", type=_parse_moment)
     add_outputs(parser, ("--json", "--html"), "")
     add_store(parser)
+
+
+def _parse_moment(text: str) -> datetime:
+    """A time ago, or a local date, with or without a time of day."""
+    try:
+        seconds = parse_seconds(text)
+        if seconds is not None and seconds >= 0:
+            return datetime.now(timezone.utc) - timedelta(seconds=seconds)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be {_FORMS}, not {text!r}") from None
+    return moment.astimezone(timezone.utc)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,7 +93,9 @@ def _read_runs(args: argparse.Namespace) -> list[StoredRun]:
     from whyidle.runs.run_history import StoredRun
 
     store, runs, unread = store_of(args), [], 0
-    for entry in select_runs(store, store.list_runs(), args):
+    for entry in store.list_runs():
+        if not _is_meant(entry, args):
+            continue
         try:
             diagnosis = store.read_diagnosis(entry)
         except StoreError:
@@ -90,6 +112,21 @@ def _read_runs(args: argparse.Namespace) -> list[StoredRun]:
             hint=f"whyidle runs{store_option(args.store)}",
         )
     return runs
+
+
+def _is_meant(entry: Entry, args: argparse.Namespace) -> bool:
+    """Whether a run is of the command and the time."""
+    from whyidle.runs.run_history import matches_command
+
+    meta = entry.meta
+    if meta is None or not matches_command(meta.command or meta.sources, args.command):
+        return False
+    try:
+        moment = datetime.fromisoformat(meta.created)
+    except ValueError:
+        return args.since is None and args.until is None
+    after = args.since is None or moment >= args.since
+    return after and (args.until is None or moment <= args.until)
 
 
 def _print_history(args: argparse.Namespace, history: RunHistory) -> None:

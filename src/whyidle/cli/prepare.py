@@ -3,62 +3,23 @@
 SPEC names what makes the dataset: train.py:make_train_set (a function without arguments, or the
 dataset itself) or package.module:name. Samples are made twice in fresh processes; what differs,
 such as random augmentation, is still computed in training. Your files are not changed: the
-necessary edit is printed.
+necessary edit is printed. For several nodes or object stores, write the data with MosaicML
+Streaming, LitData or WebDataset.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from whyidle.cli._options import add_option, add_quiet, add_store, store_of
-from whyidle.errors import InputError, OutputError, UsageError, WhyidleError
-
-FORMS = ("map", "tar")
-LIBRARIES = {
-    "arrow": """pip install datasets
-
-from datasets import Dataset
-data = Dataset.from_generator(lambda: ({{"x": x, "y": y}} for x, y in {name}()))
-data.save_to_disk("{out}")                  # read: datasets.load_from_disk("{out}")""",
-    "hdf5": """pip install h5py
-
-import h5py, numpy as np
-samples = {name}()
-with h5py.File("{out}.h5", "w") as file:    # open it in each worker, not before
-    x = file.create_dataset("x", (len(samples), *np.shape(samples[0][0])), "f4")
-    for i in range(len(samples)):
-        x[i] = samples[i][0]""",
-    "tfrecord": """{name}_data.map(decode).save("{out}")     # of a tf.data.Dataset
-data = tf.data.Dataset.load("{out}")        # or tf.io.TFRecordWriter for files of your own""",
-    "litdata": """pip install litdata
-
-from litdata import StreamingDataset, optimize
-optimize(fn={name}().__getitem__, inputs=list(range(len({name}()))),
-         output_dir="s3://BUCKET/{out}", chunk_bytes="64MB", num_workers=8)
-dataset = StreamingDataset("s3://BUCKET/{out}", shuffle=True)""",
-    "mds": """pip install mosaicml-streaming
-
-from streaming import MDSWriter, StreamingDataset
-with MDSWriter(out="s3://BUCKET/{out}", columns={{"x": "ndarray", "y": "int"}}) as writer:
-    for x, y in {name}():
-        writer.write({{"x": x, "y": y}})
-dataset = StreamingDataset(remote="s3://BUCKET/{out}", local="/tmp/{out}", shuffle=True,
-                           batch_size=32)""",
-}
-"""form -> how its own library writes and reads it"""
+from whyidle.cli._options import add_option, add_quiet
+from whyidle.errors import InputError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from whyidle.planning.preparation.survey import Forecast, Survey
-
-CAUSES = ("repeated-deterministic-preprocessing", "small-file-random-io", "heavy-cpu-transform")
-"""findings that prepared data would remove"""
-FIXES = ("cached-preprocessing", "sharded-data")
-"""their fixes that it carries out"""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -66,14 +27,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.usage = "whyidle prepare [OPTIONS] SPEC"
     parser.add_argument("spec", metavar="SPEC", nargs="?")
     add_option(parser, "--out", " (default: prepared)", type=Path, default=Path("prepared"))
-    parser.add_argument(
-        "--form",
-        choices=(*FORMS, *LIBRARIES),
-        default="map",
-        help="map: memory-mapped samples (default); tar: WebDataset; for the others, the code for "
-        "their libraries is printed: arrow, hdf5, tfrecord, and for several nodes or object stores "
-        "litdata and mds (MosaicML Streaming)",
-    )
     parser.add_argument(
         "--source",
         metavar="PATH",
@@ -103,7 +56,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="write even if reading a sample would be slower than making it",
     )
     add_quiet(parser)
-    add_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -112,25 +64,17 @@ def run(args: argparse.Namespace) -> int:
     from whyidle.planning.preparation.shards import Preparation
     from whyidle.planning.preparation.survey import survey_dataset
 
-    job = _find_gain(args)
     if args.spec is None or ":" not in args.spec:
-        why = job.headline if job else "The last run has no finding that prepared data would fix."
-        raise UsageError("Name the function that makes the dataset.", why=why, hint=_HINT)
+        hint = "whyidle prepare train.py:make_train_set --out prepared"
+        raise UsageError("Name the function that makes the dataset.", hint=hint)
     if not args.shard > 0 or (args.workers is not None and args.workers < 1):
         raise UsageError("--shard and --workers must be above 0.")
-    if args.form in LIBRARIES:
-        print(LIBRARIES[args.form].format(name=args.spec.rpartition(":")[2], out=args.out.name))
-        return 0
-    survey = survey_dataset(
-        args.python, args.spec, args.form, [str(Path(p).absolute()) for p in args.source]
-    )
-    _print_survey(args, survey, job)
+    survey = survey_dataset(args.python, args.spec, [str(Path(p).absolute()) for p in args.source])
+    _print_survey(args, survey)
     if not (args.force or args.dry_run):
         _check_gain(survey)
     folder = args.out.absolute()
-    made = Preparation(
-        args.python, args.spec, args.form, survey, folder=folder, shard=round(args.shard * 1e6)
-    )
+    made = Preparation(args.python, args.spec, survey, folder=folder, shard=round(args.shard * 1e6))
     if args.dry_run:
         made.check_room()
         return 0
@@ -147,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
         hint = "Fix this and run the same command again: complete files are kept."
         raise OutputError("The data cannot be prepared.", why=why, hint=hint) from error
     if not args.quiet:
-        _print_result(args, survey, faster, job)
+        _print_result(args, survey, faster)
     return 0
 
 
@@ -158,45 +102,11 @@ def _check_gain(survey: Survey) -> None:
             "Reading prepared samples would be slower than making them: nothing was written.",
             why=f"A sample would be read {gain.value:.2g} ({gain.low:.2g} to {gain.high:.2g}) "
             "times as fast as it is made.",
-            hint="--form map is the faster one; --force writes it anyway.",
+            hint="--force writes them anyway.",
         )
 
 
-_HINT = "whyidle prepare train.py:make_train_set --out prepared"
-
-
-class _JobGain(NamedTuple):
-    """What the last run says of its data, and predicts for the job."""
-
-    headline: str
-    predicted: str
-    measure: str  # the commands that measure it
-
-
-def _find_gain(args: argparse.Namespace) -> _JobGain | None:
-    """The costliest finding of the last run that prepared data would remove."""
-    try:
-        store = store_of(args)
-        entry = store.find_run("last")
-        diagnosis = store.read_diagnosis(entry)
-    except WhyidleError:
-        return None
-    found = next((finding for finding in diagnosis.findings if finding.cause in CAUSES), None)
-    if found is None:
-        return None
-    place = next((p for p in found.where if p.file), None)
-    where = f" ({place.file}:{place.line})" if place else ""
-    gain = next((f.predicted for f in found.fixes if f.fix in FIXES and f.predicted), None)
-    times = gain and f"{gain.speedup:.3g} times as fast ({gain.low:.3g} to {gain.high:.3g})"
-    command = shlex.join(diagnosis.run.command or ["COMMAND"])
-    return _JobGain(
-        headline=f"The last run: {found.headline}{where}.",
-        predicted=times or "not known",
-        measure=f"whyidle run {command}; whyidle compare {entry.id} last",
-    )
-
-
-def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None) -> None:
+def _print_survey(args: argparse.Namespace, survey: Survey) -> None:
     if args.quiet:
         return
     size, gain = survey.size, survey.gain
@@ -208,14 +118,12 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
         f"predicted: {size.value / 1e6:,.3g} MB ({size.low / 1e6:,.3g} to {size.high / 1e6:,.3g}); "
         f"a sample {gain.value:.3g} times as fast ({gain.low:.3g} to {gain.high:.3g})"
     )
-    if job is not None:
-        lines.append(f"predicted for the job by its last run: {job.predicted}")
     if survey.outgrows_memory:
         rate = size.value / survey.samples / survey.whole_s / 1e6
         lines.append(
             f"larger than the free memory: each epoch reads it from the disk again, which pays "
-            f"only above {rate:,.0f} MB/s per loader worker; --form litdata, mds or tar read it "
-            "in order"
+            f"only above {rate:,.0f} MB/s per loader worker; LitData, MosaicML Streaming and "
+            "WebDataset read in order"
         )
     if gain.high < 1.0 and (args.force or args.dry_run):
         lines.append("reading would be slower than making: not worth it")
@@ -227,9 +135,7 @@ def _print_survey(args: argparse.Namespace, survey: Survey, job: _JobGain | None
         print(f"whyidle: {line}", file=sys.stderr)
 
 
-def _print_result(
-    args: argparse.Namespace, survey: Survey, faster: Forecast, job: _JobGain | None
-) -> None:
+def _print_result(args: argparse.Namespace, survey: Survey, faster: Forecast) -> None:
     place, _, name = args.spec.rpartition(":")
     folder = str(args.out.absolute())
     rest = ", ".join(survey.rest)
@@ -245,8 +151,3 @@ def _print_result(
         f"  + from whyidle_prepared import PreparedDataset\n"
         f"  + dataset = PreparedDataset({folder!r}{online})\n"
     )
-    if survey.native:
-        native = survey.native.format(folder=folder)
-        print(f"  Other libraries read the files, too: {native}\n")
-    if job is not None:
-        print(f"  The job's gain (predicted: {job.predicted}) is measured by\n\n  {job.measure}\n")

@@ -24,11 +24,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run_or_file", nargs="?", default="last", metavar="RUN|FILE", help="the run"
     )
-    parser.add_argument(
-        "--checklist",
-        action="store_true",
-        help="one screen instead: what guides tell you to check, answered from this run",
-    )
     add_outputs(parser)
     add_store(parser)
     add_gate(parser)
@@ -39,13 +34,8 @@ def run(args: argparse.Namespace) -> int:
     diagnosis, source = load_stored(args, args.run_or_file)
     _output.check_outputs(args, inputs=[source])
     steps = _next_steps.after_report(diagnosis, args.run_or_file, args.store)
-    draw = None
-    if args.checklist:
-        from whyidle.reports._checklist import render_checklist
-
-        draw, steps = render_checklist, steps[:1]
     args.all = True  # the screen was printed when it was made
-    _output.write_report(args, diagnosis, steps, stored=args.run_or_file, draw=draw)
+    _output.write_report(args, diagnosis, steps, stored=args.run_or_file)
     return _output.gate_status(args, diagnosis)
 
 

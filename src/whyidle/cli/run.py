@@ -111,10 +111,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_prometheus(parser)
     group.add_argument(
         "--track",
-        action=argparse.BooleanOptionalAction,
+        action="store_true",
         help="add whyidle's figures to the runs that the job itself opens in MLflow, Weights & "
-        "Biases and TensorBoard; off by default, since whyidle opens no connection, unless "
-        'the configuration says track = "auto"',
+        "Biases and TensorBoard; off by default, since whyidle opens no connection",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
@@ -159,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
 
     command = command_of(args.command)
     _output.check_outputs(args)
-    plan, track = _load_plan(args, command), _wants_tracking(args)
+    plan = _load_plan(args, command)
     if (why := _reason_not_to_watch()) is not None:
         print(f"whyidle: {why}{UNAPPLIED if plan else ''}", file=sys.stderr)
         return run_recorded(command, None).status
@@ -171,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
         limits = _read_limits(args)
         variables = _plan_environment(plan, recording)
         follow = _share_follower(recording) if recording else None
-        publishing = _open_publishing(args, recording, follow, track=track)
+        publishing = _open_publishing(args, recording, follow)
         beside = _companions(args, recording, follow)
         if publishing is not None:
             variables |= publishing.variables()
@@ -270,27 +269,19 @@ def _share_follower(recording: Path) -> Callable[[], LiveWatch]:
     return follow
 
 
-def _wants_tracking(args: argparse.Namespace) -> bool:
-    from whyidle.store.configuration import read_configuration
-
-    return read_configuration().track == "auto" if args.track is None else bool(args.track)
-
-
 def _open_publishing(
     args: argparse.Namespace,
     recording: Path | None,
     follow: Callable[[], LiveWatch] | None,
-    *,
-    track: bool,
 ) -> RunPublishing | None:
-    if recording is None or follow is None or not (args.prometheus or track):
+    if recording is None or follow is None or not (args.prometheus or args.track):
         return None
     from whyidle.machine.watch.run_publishing import RunPublishing
 
     def tell(text: str) -> None:
         print(f"whyidle: {text}", file=sys.stderr)
 
-    return RunPublishing(recording, follow, args.prometheus, tell, track=track)
+    return RunPublishing(recording, follow, args.prometheus, tell, track=args.track)
 
 
 def _reason_not_to_watch() -> str | None:

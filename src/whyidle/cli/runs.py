@@ -1,7 +1,6 @@
 """List the stored runs; delete, pin, unpin or export one.
 
     whyidle runs                     list the stored runs, newest first
-    whyidle runs --since 7d --verdict starved --command train.py    some of them
     whyidle runs delete RUN...       delete runs that are not pinned
     whyidle runs pin RUN...          protect runs from deletion
     whyidle runs unpin RUN...        remove the protection
@@ -22,7 +21,6 @@ from typing import TYPE_CHECKING
 from whyidle.cli import _output
 from whyidle.cli._next_steps import store_option
 from whyidle.cli._options import STDOUT, add_outputs, add_store, store_of
-from whyidle.cli._run_filters import add_filters, is_filtered, select_runs
 from whyidle.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +45,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="list (default), delete, pin, unpin or export",
     )
     parser.add_argument("what", nargs="*", metavar="RUN", help="id of a run, or last, or last~1")
-    add_filters(parser)
     add_outputs(parser, ("--json",), "")
     add_store(parser)
 
@@ -62,11 +59,6 @@ def run(args: argparse.Namespace) -> int:
             hint=f"whyidle runs {args.action}{usage}",
         )
     store = store_of(args)
-    if args.action != "list" and is_filtered(args):
-        raise UsageError(
-            f"`runs {args.action}` takes the names of runs, not filters.",
-            hint="List them first: whyidle runs --since 7d",
-        )
     if args.action == "list":
         return _print_runs(args, store)
     if args.action == "export":
@@ -88,14 +80,14 @@ _DONE = {"delete": "deleted", "pin": "pinned", "unpin": "unpinned"}
 
 def _print_runs(args: argparse.Namespace, store: Store) -> int:
     _output.check_outputs(args)
-    entries = select_runs(store, store.list_runs(), args)
+    entries = store.list_runs()
     rows = [
         {"path": str(e.path), "bytes": e.bytes, "broken": e.broken, **_entry_metadata(e)}
         for e in entries
     ]
     if _output.write_documents(args, json=lambda: rows):
         option = store_option(args.store)
-        sys.stdout.write(_runs_table(entries, store, option, some=is_filtered(args)))
+        sys.stdout.write(_runs_table(entries, store, option))
     return 0
 
 
@@ -105,15 +97,11 @@ def _entry_metadata(entry: Entry) -> dict[str, object]:
     return msgspec.structs.asdict(entry.meta) if entry.meta else {"id": entry.id}
 
 
-def _runs_table(entries: list[Entry], store: Store, option: str, *, some: bool) -> str:
+def _runs_table(entries: list[Entry], store: Store, option: str) -> str:
     from whyidle.reports._next_steps import next_commands
     from whyidle.reports._text_page import Page
 
     page = Page(_output.output_width(), _output.stream_colours())
-    if not entries and some:
-        page.write_paragraph(f"No run in the store {store.root} matches.")
-        next_commands(page, [(f"whyidle runs{option}", "list all runs")])
-        return page.page_text()
     if not entries:
         page.write_paragraph(f"The store {store.root} is empty.")
         next_commands(page, [("whyidle explain TRACE", "diagnose a recording and store it")])

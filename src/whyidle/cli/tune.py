@@ -46,13 +46,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="lr=log:1e-5..1e-1 (logarithmic range), dropout=0..0.5, layers=2..8 (whole numbers), "
-        "batch_size=32,64 (choices), env:NAME=... (an environment variable), or a TOML file",
+        "batch_size=32,64 (choices), or env:NAME=... (an environment variable)",
     )
     group.add_argument(
         "--metric",
         metavar="PATTERN",
         help="'val_loss: {}' is a pattern of a line of the output, {} the number; a NAME without "
-        "braces is read from what frameworks print or log, JSON lines or whyidle.report()",
+        "braces is read from whyidle.report(), trackers and JSON lines of the output",
     )
     direction = group.add_mutually_exclusive_group()
     direction.add_argument(
@@ -93,18 +93,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help=f"number of trials (default: {TRIALS}, or the whole grid)",
     )
     add_option(limits, "--budget", ": 90s, 2h (default: no limit)", type=_parse_time)
-    limits.add_argument(
-        "--gpu-hours", metavar="HOURS", type=float, help="GPU-hours of all trials together"
-    )
-    limits.add_argument(
-        "--trial-time", metavar="TIME", type=_parse_time, help="time limit of one trial"
-    )
-    limits.add_argument(
-        "--grace",
-        metavar="TIME",
-        type=_parse_time,
-        help="time that an ended trial has between SIGTERM and SIGKILL (default: 10s)",
-    )
     limits.add_argument(
         "--parallel",
         metavar="N",
@@ -150,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     if args.resume and not args.command:
         search = read_search_file(folder)
         shows = (args.html, args.json, args.all)
-        if any(shows) and not any((args.trials, args.budget, args.gpu_hours, args.parallel)):
+        if any(shows) and not any((args.trials, args.budget, args.parallel)):
             study = open_study(search)
             _report_search(args, make_search(folder, search, study))
             return 0
@@ -158,8 +146,6 @@ def run(args: argparse.Namespace) -> int:
         search = _begin_search(args, folder)
     search.trials = args.trials or search.trials
     search.parallel = args.parallel or search.parallel
-    search.grace_s = args.grace or search.grace_s
-    search.trial_s = args.trial_time or search.trial_s
     search.write(folder)
     return _run_search(args, folder, search)
 
@@ -248,7 +234,7 @@ def _search_folder(args: argparse.Namespace) -> Path:
 def _run_search(args: argparse.Namespace, folder: Path, search: SearchFile) -> int:
     from whyidle.cli._tune_progress import TuneProgress
     from whyidle.planning.search.search_document import make_search
-    from whyidle.planning.search.search_run import SearchLimits, SearchRun
+    from whyidle.planning.search.search_run import SearchRun
     from whyidle.planning.search.trial_process import TrialTerms, end_left_processes
 
     setup, parallel = search.setup, search.parallel
@@ -259,8 +245,6 @@ def _run_search(args: argparse.Namespace, folder: Path, search: SearchFile) -> i
     terms = TrialTerms(
         metric=setup.metric,
         search=folder,
-        grace_s=search.grace_s,
-        most_s=search.trial_s,
         plan=plan,
         threads=max((cores or 1) // parallel, 1) if parallel > 1 else None,
     )
@@ -271,7 +255,7 @@ def _run_search(args: argparse.Namespace, folder: Path, search: SearchFile) -> i
         fixes = ", ".join(fix.fix for fix in plan.fix if fix.enabled)
         progress.tell(f"all trials run with the kept fixes: {fixes or 'none'}")
     try:
-        run.run_trials(SearchLimits(args.budget, args.gpu_hours))
+        run.run_trials(args.budget)
     except KeyboardInterrupt:
         status = INTERRUPTED
     finally:

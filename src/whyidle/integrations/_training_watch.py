@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 from whyidle import step
 from whyidle.api.documents import Diagnosis
 from whyidle.api.own_process import Profile, Watch
-from whyidle.api.trial_attributes import trial_attributes
 from whyidle.errors import WhyidleError
 
 
@@ -23,15 +20,12 @@ class WatchedTraining:
         html: str | Path | None = None,
         store: str | Path | None = None,
         profile: Profile = "auto",
-        trial: Any = None,
     ) -> None:
         super().__init__()
         self._report = report
         self._html = html
         self._watch = Watch(store, profile)
         self._steps = 0
-        self._trial = trial
-        self._begun = time.monotonic()
 
     @property
     def diagnosis(self) -> Diagnosis | None:
@@ -40,7 +34,6 @@ class WatchedTraining:
 
     def _begin_training(self) -> None:
         """Start to watch. An error is printed, and the training continues."""
-        self._begun = time.monotonic()
         try:
             self._watch.start()
         except WhyidleError as error:
@@ -59,10 +52,6 @@ class WatchedTraining:
             diagnosis = self._watch.diagnosis
             if diagnosis is None:
                 return
-            if self._trial is not None:
-                found = trial_attributes(diagnosis, time.monotonic() - self._begun)
-                for name, value in found.items():
-                    self._trial.set_user_attr(name, value)
             if self._html is not None:
                 diagnosis.to_html(self._html)
         except WhyidleError as error:

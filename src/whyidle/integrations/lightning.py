@@ -32,7 +32,6 @@ class LightningCallback(WatchedTraining, Callback):  # type: ignore[misc, unused
         html: the file to write the HTML page to; None writes no page.
         store: the folder of the run store.
         profile: when every operator of a few steps is recorded, as for ``whyidle.watch``.
-        trial: a trial of Optuna, which receives cause, utilization and cost as user attributes.
     """
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:

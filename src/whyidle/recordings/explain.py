@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from whyidle import catalog
+from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.rank_survey import SurveyedRank, choose_closely
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.errors import InputError, NotATraceError
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.plugin import Importer
 from whyidle.model.timeline import Timeline
-from whyidle.readers._files.parallel_load import load_all, note_failures
-from whyidle.readers._files.range_reading import RangeReading
+from whyidle.readers._files.parallel_load import load_all, map_apart, note_failures, usable_cores
 from whyidle.readers._files.recording_search import Origin, find_recordings, select_ranks
-from whyidle.recordings.rank_survey import MANY, RankReading
 from whyidle.store.document import read_diagnosis
 from whyidle.store.entry import DIAGNOSIS
 
@@ -29,6 +28,8 @@ class Explanation(NamedTuple):
     timelines: tuple[Timeline, ...]
 
 
+MANY = 16
+"""more ranks are surveyed first; all causes are checked on every rank of fewer"""
 Progress = Callable[[int, int], None]
 _DOCUMENT = re.compile(rb'\s*\{\s*"schema"\s*:\s*"whyidle/diagnosis/')
 _TRACE_NAME = re.compile(r"^(?!.*(nccl|flight)).*\.(json|json\.gz|zip)$", re.IGNORECASE)
@@ -40,7 +41,6 @@ def explain_paths(
     *,
     progress: Progress | None = None,
     stage: Callable[[str], None] | None = None,
-    reading: RangeReading | None = None,
     ranks: Collection[int] | None = None,
 ) -> Explanation:
     """Diagnose recordings.
@@ -50,7 +50,6 @@ def explain_paths(
         progress: called with (bytes read, total bytes).
         stage: called with the title of each check.
         ranks: the only ranks to read; None reads all.
-        reading: a reading of the only path that has begun (``start_reading``).
 
     Raises:
         InputError: a path cannot be used.
@@ -75,7 +74,7 @@ def explain_paths(
         origins = select_ranks(origins, ranks)
     if len(origins) > MANY:
         return _diagnose_many(origins, importers, progress, stage)
-    timelines = load_all(origins, progress, importers, reading=reading)
+    timelines = load_all(origins, progress, importers)
     return Explanation(diagnose_job(timelines, progress=stage), tuple(timelines))
 
 
@@ -86,7 +85,11 @@ def _diagnose_many(
     stage: Callable[[str], None] | None,
 ) -> Explanation:
     """Survey all ranks, and diagnose some of them closely."""
-    results = RankReading(origins, progress).read_ranks()
+    results = []
+    for result in map_apart(survey_rank, origins, usable_cores()):
+        results.append(result)
+        if progress is not None:
+            progress(len(results), len(origins))
     read = [(o, r) for o, r in zip(origins, results, strict=True) if isinstance(r, SurveyedRank)]
     if len({facts.rank for _, facts in read} - {None}) < len(read):  # not one job, or no numbers
         timelines = load_all(origins, importers=importers)
@@ -99,6 +102,15 @@ def _diagnose_many(
     timelines[0] = note_failures(timelines[0], failed)
     diagnosis = diagnose_job(timelines, progress=stage, everyone=everyone)
     return Explanation(diagnosis, tuple(timelines))
+
+
+def survey_rank(origin: Origin) -> SurveyedRank | InputError:
+    """Read one rank and keep of it what a survey needs; or why it cannot be read."""
+    importers = list(catalog.load_importers().values())
+    try:
+        return SurveyedRank(Facts(load_all([origin], importers=importers)[0]))
+    except InputError as error:
+        return error
 
 
 def _diagnose_watched(path: Path) -> Diagnosis | None:

@@ -10,7 +10,6 @@ from whyidle.model.buckets import BUCKETS
 from whyidle.model.diagnosis import Diagnosis, Finding
 from whyidle.model.fix import CONSENTS
 from whyidle.reports import _number_format as words
-from whyidle.reports._checklist import checklist_section
 from whyidle.reports._findings_page import (
     describe_evidence,
     describe_fix,
@@ -162,7 +161,6 @@ def report_parts(diagnosis: Diagnosis) -> list[Part]:
         Picture(lambda: summary.render_steps(diagnosis)),
         Picture(lambda: ranks.render_ranks(diagnosis)),
         Picture(lambda: kernel_tables.render_kernels(diagnosis)),
-        checklist_section(diagnosis),
         unjudged_section(diagnosis),
         coverage_section(diagnosis),
     ]

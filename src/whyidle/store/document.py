@@ -9,11 +9,10 @@ import msgspec
 
 from whyidle.errors import StoreError
 from whyidle.model.diagnosis import Diagnosis
-from whyidle.store.schema_versions import upgrade_document
 
 
 def read_diagnosis(path: Path) -> Diagnosis:
-    """Read a diagnosis document of this or an older version.
+    """Read a diagnosis document of this version.
 
     Raises:
         StoreError: it cannot be read, or is not a diagnosis.
@@ -25,7 +24,7 @@ def read_diagnosis(path: Path) -> Diagnosis:
             f"Cannot read {path}.", why=f"{error.strerror or error}.", hint="Check the path."
         ) from error
     try:
-        return msgspec.convert(upgrade_document(msgspec.json.decode(content)), Diagnosis)
+        return msgspec.json.decode(content, type=Diagnosis)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise StoreError(
             f"{path} is not a diagnosis that this version can read.",

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from whyidle.store.schema_versions import VERSION
-
 DIAGNOSIS = "diagnosis.json"
 RECORDING = "recording"
 """folder of a watched run's raw evidence"""
@@ -18,7 +16,7 @@ META = "meta.json"
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata of a run, for listings."""
 
-    version: int = VERSION
+    version: int = 1
     id: str
     created: str
     state: str

@@ -18,7 +18,6 @@ from whyidle.model.number_text import has_only_low_end
 from whyidle.model.plan import SCHEMA, FixPlan, PlannedFix, Speedup
 from whyidle.model.redaction import redact_command
 from whyidle.store.document import describe_error
-from whyidle.store.schema_versions import rename_old_keys
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -155,7 +154,6 @@ def parse_plan(text: str, name: str, knobs: Mapping[str, Knob] = KNOBS) -> FixPl
             hint="Correct that line, or run whyidle fix again.",
         ) from error
     _check_schema(document.get("schema"), name)
-    rename_old_keys(document)
     tables = document.get("fix")
     for number, table in enumerate(tables if isinstance(tables, list) else [], 1):
         if isinstance(table, dict):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from whyidle.errors import InputError
-from whyidle.machine.alerts.rule_file import load_shipped, read_settings
+from whyidle.machine.alerts.rule_file import AlertSettings, QuietHours, load_shipped, read_settings
+from whyidle.model.live.alert import Rule
 
 OWN = """
 use = ["idle-held", "hot"]
@@ -52,6 +53,12 @@ def test_the_shipped_rules_are_those_of_the_page():
     text = page.read_text(encoding="utf-8")
     for rule in load_shipped():
         assert f"| `{rule.id}` |" in text
+
+
+def test_every_key_is_on_the_page_of_the_file():
+    page = (Path(__file__).parents[3] / "docs/reference/configuration.md").read_text("utf-8")
+    tables = (AlertSettings, Rule, QuietHours)
+    assert all(f"`{key}`" in page for table in tables for key in table.__struct_encode_fields__)
 
 
 @pytest.mark.parametrize(

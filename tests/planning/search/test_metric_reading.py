@@ -11,8 +11,6 @@ from whyidle.planning.search.metric_reading import (
     MetricReader,
     compile_pattern,
     guess_direction,
-    last_lines,
-    suggest_patterns,
 )
 
 
@@ -64,56 +62,10 @@ def test_a_name_is_read_from_lines_of_json_and_from_what_is_reported(tmp_path: P
     assert read("json:val/loss", tmp_path, b'{"val/loss": 1}\n', reported="") == [(1, 1.0)]
 
 
-@pytest.mark.parametrize(
-    ("name", "output", "found"),
-    [
-        (
-            "eval_loss",
-            b"\r 50%|  | 2/5 [00:00]\x1b[A{'eval_loss': '0.69', 'epoch': '1'}\n"
-            b"{'eval_loss': nan, 'epoch': 2.0}\n{'my_eval_loss': 1}\n{'eval_loss': 0.5914}\n",
-            [0.69, math.nan, 0.5914],
-        ),
-        (
-            "val_loss",
-            b"\r\x1b[1m3/7\x1b[0m 0s - loss: 2.11\x08\x08\r\x1b[1m7/7\x1b[0m 0s - "
-            b"loss: 1.63 - val_loss: 0.91\n",
-            [0.91],
-        ),
-        (
-            "val_loss",
-            b"Epoch 0: 8/8 [71it/s, val_loss=2.73]\rEpoch 0: 8/8 [71it/s, val_loss=2.73]\r"
-            b"Epoch 1: 8/8 [71it/s, val_loss=2.50]\n",
-            [2.73, 2.5],
-        ),
-        ("loss", b"train/loss: 1, loss - 2, losses: 3, loss 4\n", []),
-    ],
-)
-def test_a_name_is_read_from_what_frameworks_print(
-    tmp_path: Path, name: str, output: bytes, found: list[float]
-):
-    values = [value for _, value in read(name, tmp_path, output)]
-    assert values == pytest.approx(found, nan_ok=True)
-    (tmp_path / "out").unlink()
-    assert read(f"csv:{name}", tmp_path, output) == []
-
-
-def test_what_is_reported_goes_before_what_is_printed(tmp_path: Path):
-    told = json.dumps({"by": "csv", "name": "val_loss", "value": 0.3125, "step": 8}) + "\n"
-    assert read("val_loss", tmp_path, b"val_loss: 0.31\n", reported=told) == [(8, 0.3125)]
-
-
 def test_a_pattern_has_one_number():
     for metric in ("loss {step}", "{} {}", "loss {x}"):
         with pytest.raises(UsageError, match=r"must contain \{\} exactly once"):
             compile_pattern(metric)
-
-
-def test_numbers_in_the_output_are_suggested(tmp_path: Path):
-    (tmp_path / "out").write_text("a\nepoch 3: train loss: 0.51, val_acc=0.9\n\nsaved m.pt\n")
-    lines = last_lines(tmp_path / "out")
-    assert lines == ["a", "epoch 3: train loss: 0.51, val_acc=0.9", "saved m.pt"]
-    assert suggest_patterns(lines) == ["epoch {}", "loss: {}", "val_acc={}"]
-    assert suggest_patterns(["{'eval_loss': '0.69', 'x': 'no'}"]) == ["eval_loss"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.errors import InputError, UsageError
+from whyidle.errors import UsageError
 from whyidle.model.documents.search import Dimension
 from whyidle.planning.search.command_template import check_template, fill_command
 from whyidle.planning.search.space import grid_values, read_space
@@ -21,35 +21,13 @@ def test_ranges_and_choices():
     assert space[4] == Dimension(name="SEED", choices=[1, 2], env=True)
 
 
-def test_a_file_says_the_same(tmp_path: Path):
-    path = tmp_path / "space.toml"
-    path.write_text(
-        'lr = "log:1e-5..1e-1"\nbatch_size = [32, 64]\n[layers]\nlow = 2\nhigh = 8\nlog = true\n'
-    )
-    assert read_space([str(path)]) == read_space(
-        ["lr=log:1e-5..1e-1", "batch_size=32,64", "layers=log:2..8"]
-    )
-
-
 @pytest.mark.parametrize(
-    "text", ["lr=", "lr=1,,2", "lr=log:0..1", "lr=2..1", "lr=a..b", "1x=1,2", "lr=1,2;lr=3"]
+    "text",
+    ["space.toml", "lr=", "lr=1,,2", "lr=log:0..1", "lr=2..1", "lr=a..b", "1x=1,2", "lr=1,2;lr=3"],
 )
 def test_what_is_no_space_is_refused(text: str):
     with pytest.raises(UsageError):
         read_space(text.split(";"))
-
-
-def test_an_empty_space_and_files_that_cannot_be_read(tmp_path: Path):
-    with pytest.raises(UsageError, match="empty"):
-        read_space([])
-    with pytest.raises(InputError, match="Cannot read"):
-        read_space([str(tmp_path / "none.toml")])
-    (tmp_path / "bad.toml").write_text("lr = [")
-    with pytest.raises(InputError, match="no TOML"):
-        read_space([str(tmp_path / "bad.toml")])
-    (tmp_path / "odd.toml").write_text("lr = []")
-    with pytest.raises(UsageError, match="empty or unknown"):
-        read_space([str(tmp_path / "odd.toml")])
 
 
 def test_grid():

@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from whyidle.planning.search import trial_process
 from whyidle.planning.search.command_template import FilledCommand
 from whyidle.planning.search.trial_process import OUTPUT, TrialProcess, TrialTerms
 
@@ -23,8 +24,13 @@ time.sleep(99)
 """
 
 
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(trial_process, "GRACE_S", 0.3)
+
+
 def start(tmp_path: Path, *words: str) -> TrialProcess:
-    terms = TrialTerms("loss {}", tmp_path, grace_s=0.3)
+    terms = TrialTerms("loss {}", tmp_path)
     return TrialProcess(FilledCommand([sys.executable, *words], {}), tmp_path, terms)
 
 

@@ -30,28 +30,22 @@ PACKAGE = "whyidle_prepared"
 READER = {
     "knobs/_sample_codec.py": "sample_codec.py",
     "preparation/prepared_dataset.py": "__init__.py",
-    "preparation/sample_rows.py": "sample_rows.py",
-    "preparation/forms/__init__.py": "forms/__init__.py",
-    "preparation/forms/map.py": "forms/map.py",
-    "preparation/forms/tar.py": "forms/tar.py",
 }
-"""files of the probe that read the data without whyidle, and their names in ``PACKAGE`` beside it:
-the same for all forms, so that a job may read several prepared datasets"""
+"""files of the probe that read the data without whyidle, and their names in ``PACKAGE``"""
 
 
 class Preparation:
     """One prepared dataset, new or resumed. Lines of ``progress.jsonl`` are the setup and the
     shards that are complete; ``manifest.json`` exists only when all are."""
 
-    def __init__(
-        self, python: str, spec: str, form: str, survey: Survey, *, folder: Path, shard: int
-    ) -> None:
+    def __init__(self, python: str, spec: str, survey: Survey, *, folder: Path, shard: int) -> None:
         self._python, self._survey, self.folder = python, survey, folder
-        self._order = {"spec": spec, "form": form}
+        self._order = {"spec": spec}
         self._count = max(round(shard / max(*survey.sizes, 1)), 1)
         self._path = folder / PROGRESS
         self._setup = {
-            **self._order,
+            "spec": spec,
+            "form": "map",
             "code": survey.code,
             "samples": survey.samples,
             "prefix": survey.prefix,
@@ -68,8 +62,7 @@ class Preparation:
             OutputError: it cannot.
         """
         done = sum(shard["bytes"] for shard in self.shards.values())
-        shards = sum(1 for _ in self._list_ranges())
-        needed = self._survey.size.high + shards * self._survey.empty - done
+        needed = self._survey.size.high - done
         self._check_bytes(needed, "Nothing was written" if not done else "What was written is kept")
 
     def _check_bytes(self, needed: float, state: str) -> None:
@@ -181,7 +174,7 @@ class Preparation:
     def _list_ranges(self) -> Iterator[tuple[str, int, int]]:
         survey = self._survey
         for number, begin in enumerate(range(0, survey.samples, self._count)):
-            name = f"{number:05}{survey.suffix}"
+            name = f"{number:05}.shard"
             yield name, begin, min(begin + self._count, survey.samples)
 
     def finish_data(self) -> Forecast:
@@ -219,7 +212,7 @@ class Preparation:
 
     def _write_reader(self) -> None:
         package = self.folder / PACKAGE
-        (package / "forms").mkdir(parents=True, exist_ok=True)
+        package.mkdir(exist_ok=True)
         for source, name in READER.items():
             text = (PROBE / source).read_text("utf-8")
             text = text.replace(".knobs._sample_codec", "sample_codec")

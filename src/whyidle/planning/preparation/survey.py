@@ -48,12 +48,9 @@ class Forecast:
 @dataclass(frozen=True, slots=True)
 class Survey:
     """What is to be written: samples with the first ``prefix`` of the ``transforms``, which are
-    deterministic. ``gain`` is of the time of one sample; ``native`` says how other libraries read
-    the files."""
+    deterministic. ``gain`` is of the time of one sample."""
 
     samples: int
-    suffix: str
-    native: str
     prefix: int
     transforms: list[str]
     code: str
@@ -61,7 +58,6 @@ class Survey:
     indices: list[int]
     digests: list[str]
     sizes: list[int]
-    empty: int  # bytes of a shard beside its samples
     size: Forecast
     gain: Forecast
     whole_s: float  # to make a sample
@@ -130,13 +126,13 @@ def ask_once(python: str, order: dict[str, Any]) -> dict[str, Any]:
         maker.end()
 
 
-def survey_dataset(python: str, spec: str, form: str, sources: Sequence[str]) -> Survey:
+def survey_dataset(python: str, spec: str, sources: Sequence[str]) -> Survey:
     """Make samples in two fresh processes, with other seeds and in reverse order.
 
     Raises:
         InputError: samples differ even without transforms, or cannot be made.
     """
-    order = {"mode": "survey", "spec": spec, "form": form, "count": SURVEYED}
+    order = {"mode": "survey", "spec": spec, "count": SURVEYED}
     makers = [
         MakerProcess(python, {**order, "seed": seed, "direction": direction})
         for seed, direction in ((1, 1), (2, -1))
@@ -158,20 +154,17 @@ def survey_dataset(python: str, spec: str, form: str, sources: Sequence[str]) ->
             hint="Move what is random out of the dataset, into a transform that stays online.",
         )
     count = one["samples"]
-    size = _mean([kept["ratio"] * size for size in kept["sizes"]])
+    size = _mean(kept["sizes"])
     rounds = [*kept["rounds"], *_same_prefix(other, kept)["rounds"]]
     return Survey(
         samples=count,
-        suffix=one["suffix"],
-        native=one["native"],
         prefix=kept["prefix"],
         transforms=one["transforms"],
         code=one["code"],
         imports=one["imports"],
         indices=one["indices"],
         digests=kept["digests"],
-        sizes=[round(kept["ratio"] * size) for size in kept["sizes"]],
-        empty=kept["empty"],
+        sizes=kept["sizes"],
         size=Forecast(size.value * count, size.low * count, size.high * count),
         gain=measure_gain(rounds),
         whole_s=float(np.median([made_s for made_s, _ in rounds])),

@@ -2,10 +2,8 @@
 
 ``val_loss: {}`` is a pattern of a line of the output, with ``{}`` for the number and, if wanted,
 ``{step}``. A name without braces is looked for in ``whyidle.report()``, in what the job writes to
-TensorBoard, MLflow, Weights & Biases or Lightning's CSV log, and in the output: JSON lines, and
-while nothing else reports it the lines that frameworks print, such as ``val_loss: 0.3`` of Keras,
-``val_loss=0.3`` of Lightning, or ``{'eval_loss': '0.3'}`` of Transformers. A prefix
-(``tensorboard:val/loss``) restricts it to one of them.
+TensorBoard, MLflow, Weights & Biases or Lightning's CSV log, and in JSON lines of the output. A
+prefix (``tensorboard:val/loss``) restricts it to one of them.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ from typing import Any
 from whyidle.errors import UsageError
 from whyidle.model.documents.search import SOURCES, Direction, Report
 
-NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_VALUE = rf"\s*(?P<value>{NUMBER}|[-+]?(?:nan|inf(?:inity)?))"
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_VALUE = rf"\s*(?P<value>{_NUMBER}|[-+]?(?:nan|inf(?:inity)?))"
 _STEP = r"(?P<step>\d+)"
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _PIECE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n)")
@@ -46,9 +44,7 @@ class MetricReader:
 
     def __init__(self, metric: str, output: Path, reported: Path) -> None:
         self._source, self._name = split_metric(metric)
-        self._named = "{" not in metric
-        self._pattern = compile_printed(self._name) if self._named else compile_pattern(metric)
-        self._is_reported = False
+        self._pattern = compile_pattern(metric) if "{" in metric else None
         self._output = _GrowingFile(output)
         self._reported = _GrowingFile(reported)
         self._count = 0
@@ -56,12 +52,9 @@ class MetricReader:
 
     def read_appended(self, seconds: float) -> list[Report]:
         """The values since the last call; ``seconds`` since the trial's start."""
-        pieces = list(self._output.read_lines())
-        found = []
-        if self._named:  # read after the output: what is printed after it was reported is dropped
-            found = [e for text, _ in self._reported.read_lines() for e in self._reported_in(text)]
-            self._is_reported |= bool(found)
-        found += [each for text, drawn in pieces for each in self._values_in(text, drawn=drawn)]
+        lines, reported = self._output.read_lines(), self._reported.read_lines()
+        found = [each for text, _ in reported for each in self._reported_in(text)]
+        found += [each for text, drawn in lines for each in self._values_in(text, drawn=drawn)]
         reports = []
         for value, step in found:
             self._count += 1
@@ -77,12 +70,10 @@ class MetricReader:
 
     def _values_in(self, text: str, *, drawn: bool) -> Iterator[tuple[float, int | None]]:
         """Values of a line; a progress bar (``drawn``) repeats its value each time it is drawn."""
-        if self._named:
-            record = _decode_object(text) if text.lstrip()[:1] == "{" else {}
-            if record and self._source in (None, "json"):
-                yield from self._value_of(record)
-            if record or self._source or self._is_reported:
-                return
+        if self._pattern is None:
+            if text.lstrip()[:1] == "{" and self._source in (None, "json"):
+                yield from self._value_of(_decode_object(text))
+            return
         for found in self._pattern.finditer(text):
             value, step = float(found["value"]), found.groupdict().get("step")
             if not (drawn and value == self._last):
@@ -112,12 +103,6 @@ def split_metric(metric: str) -> tuple[str | None, str]:
     return (source, name) if colon and source in SOURCES else (None, metric)
 
 
-def compile_printed(name: str) -> re.Pattern[str]:
-    """The pattern of a named number as frameworks print it, in a dict or in a line of progress."""
-    begin, quote = r"(?<![\w/.-])", r"[\"\']?"
-    return re.compile(rf"{begin}{quote}{re.escape(name)}{quote}\s*[:=]\s*{quote}{_VALUE}")
-
-
 def compile_pattern(metric: str) -> re.Pattern[str]:
     """The pattern of a metric such as ``val_loss: {}``.
 
@@ -145,16 +130,6 @@ def last_lines(output: Path, count: int = 5) -> list[str]:
         return []
     text = _ESCAPES.sub(b"", data).decode("utf-8", "replace").replace("\r", "\n")
     return [line.rstrip() for line in text.split("\n") if line.strip()][-count:]
-
-
-def suggest_patterns(lines: list[str]) -> list[str]:
-    """Patterns that would read the numbers in some lines, such as ``loss: {}``, and names of those
-    that a dict holds."""
-    form = rf"([\"']?)([A-Za-z][\w./-]*)\1(\s*[:=]?\s*)[\"']?{NUMBER}(?![\w.])"
-    found = re.findall(form, "\n".join(lines))
-    return list(
-        dict.fromkeys(name if quoted else f"{name}{gap}{{}}" for quoted, name, gap in found)
-    )
 
 
 def _decode_object(text: str) -> dict[str, Any]:

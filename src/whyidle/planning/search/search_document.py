@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whyidle.model.documents.search import Search, SearchSetup, SearchTrial, is_better
-from whyidle.planning.search.study import SearchFile, importances, read_trials
+from whyidle.planning.search.study import SearchFile, read_trials
 from whyidle.version import __version__
 
 
@@ -22,7 +22,6 @@ def make_search(folder: Path, search: SearchFile, study: Any) -> Search:
         trials=trials,
         best=best.number if best else None,
         notes=[
-            *_importance_notes(importances(study, setup)),
             *_starved_notes(trials, setup),
             *_beside_notes(trials),
         ],
@@ -58,11 +57,6 @@ def _starved_notes(trials: list[SearchTrial], setup: SearchSetup) -> list[str]:
         f"{len(starved)} of {len(trials)} trials were starved{named}: their times compare data "
         f"pipelines, not models; {rest}."
     ]
-
-
-def _importance_notes(shares: dict[str, float]) -> list[str]:
-    named = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return [f"Hyperparameters that matter (PED-ANOVA): {named}."] if shares else []
 
 
 def _beside_notes(trials: list[SearchTrial]) -> list[str]:

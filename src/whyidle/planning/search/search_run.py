@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,7 +28,7 @@ from whyidle.model.documents.search import (
 )
 from whyidle.planning.search import study as studies
 from whyidle.planning.search.command_template import FilledCommand, fill_command
-from whyidle.planning.search.metric_reading import last_lines, suggest_patterns
+from whyidle.planning.search.metric_reading import last_lines
 from whyidle.planning.search.trial_diagnosis import diagnose_trial
 from whyidle.planning.search.trial_process import OUTPUT, RECORDING, TrialProcess, TrialTerms
 from whyidle.record.launcher import CommandEnd
@@ -56,14 +55,6 @@ class SearchListener(Protocol):
         """Something the user should know."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchLimits:
-    """When no further trial starts, beside their number: seconds from now, GPU-hours in all."""
-
-    seconds: float | None = None
-    gpu_hours: float | None = None
-
-
 class _UnfinishedError(Exception):
     """Tells Optuna that a trial has no result; what happened is in its record."""
 
@@ -81,8 +72,8 @@ class SearchRun:
         self._interrupted = False
         self._running = 0
 
-    def run_trials(self, limits: SearchLimits) -> None:
-        """Run trials until a limit is reached.
+    def run_trials(self, most_s: float | None) -> None:
+        """Run trials until there are enough, and start none after ``most_s`` seconds.
 
         Raises:
             TrialError: the metric never appears, or the command fails in every trial.
@@ -95,14 +86,14 @@ class SearchRun:
         left = limit - self._count_trials()
         with self._heed_interrupts(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is experimental, and steps reported twice
-            if left > 0 and not self._is_spent(limits):
+            if left > 0:
                 self.study.optimize(
                     self._run_trial,
                     n_trials=int(left),
-                    timeout=limits.seconds,
+                    timeout=most_s,
                     n_jobs=self._search.parallel,
                     catch=(_UnfinishedError,),
-                    callbacks=[lambda *_: self._check_limits(limits, limit)],
+                    callbacks=[lambda *_: self._check_count(limit)],
                 )
         if self._interrupted:
             raise KeyboardInterrupt
@@ -110,13 +101,9 @@ class SearchRun:
     def _count_trials(self) -> int:
         return sum(trial.ending not in AGAIN for trial in studies.read_trials(self.study))
 
-    def _is_spent(self, limits: SearchLimits) -> bool:
-        spent = sum(trial.gpu_hours or 0.0 for trial in studies.read_trials(self.study))
-        return limits.gpu_hours is not None and spent >= limits.gpu_hours
-
-    def _check_limits(self, limits: SearchLimits, limit: float) -> None:
+    def _check_count(self, limit: float) -> None:
         """Other processes may run trials of the study, too."""
-        if self._stop.is_set() or self._is_spent(limits) or self._count_trials() >= limit:
+        if self._stop.is_set() or self._count_trials() >= limit:
             self.study.stop()
 
     @contextmanager
@@ -198,7 +185,7 @@ class SearchRun:
             process.end_processes()
             process.wait_for_end()
         if ending is None:
-            ending, why = _classify_end(process, status, trial, folder)
+            ending, why = _classify_end(status, trial, folder)
         ended = CommandEnd(status, started, process.seconds)
         verdict = diagnose_trial(folder / RECORDING, command.words, ended)
         trial = msgspec.structs.replace(
@@ -251,22 +238,16 @@ class SearchRun:
 
     def _miss_metric(self, trial: SearchTrial) -> TrialError:
         output = trial_folder(self._folder, trial.number) / OUTPUT
-        lines, patterns = last_lines(output), suggest_patterns(last_lines(output, 40))
-        shown = "\n         ".join(line[:160] for line in lines) or "(no output)"
-        others = f"\n         Patterns of the numbers in it: {', '.join(map(repr, patterns[:8]))}."
+        shown = "\n         ".join(line[:160] for line in last_lines(output)) or "(no output)"
         return TrialError(
             f"The metric {self._setup.metric!r} never appeared in the first trial.",
-            why=f"The last lines of {output}:\n         {shown}{others if patterns else ''}",
-            hint=f"whyidle tune --metric '{patterns[-1]}' ..." if patterns else "Print the metric.",
+            why=f"The last lines of {output}:\n         {shown}",
+            hint="whyidle tune --metric 'val_loss: {}' ... reads 0.3 in a line with val_loss: 0.3",
         )
 
 
-def _classify_end(
-    process: TrialProcess, status: int, trial: SearchTrial, folder: Path
-) -> tuple[Ending, str]:
+def _classify_end(status: int, trial: SearchTrial, folder: Path) -> tuple[Ending, str]:
     """How a trial ended that the search did not end, and why."""
-    if process.timed_out:
-        return ("pruned" if trial.reports else "failed"), "it reached its time limit"
     if status:
         output = "\n".join(last_lines(folder / OUTPUT, 400))
         return "failed", last_error_line(output) or f"exit status {status}"

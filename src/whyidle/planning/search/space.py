@@ -1,44 +1,30 @@
-"""Reads the space of a search: ``lr=log:1e-5..1e-1`` on the command line, or a TOML file."""
+"""Reads the space of a search: ``lr=log:1e-5..1e-1`` on the command line."""
 
 from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from whyidle.errors import InputError, UsageError
+from whyidle.errors import UsageError
 from whyidle.model.documents.search import Dimension, Value
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-FORMS = "--space lr=log:1e-5..1e-1, --space batch_size=32,64, or --space space.toml"
+FORMS = "--space lr=log:1e-5..1e-1 or --space batch_size=32,64"
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 _RANGE = re.compile(r"((?:log:|int:)*)(\S+?)\.\.(\S+?)(?:/(\d+))?")
 
 
 def read_space(texts: Sequence[str]) -> list[Dimension]:
-    """Read dimensions from texts of the form ``NAME=RANGE`` and names of TOML files.
+    """Read dimensions from texts of the form ``NAME=RANGE``.
 
     Raises:
         UsageError: a text is no dimension, or the space is empty.
-        InputError: a file cannot be read.
     """
-    dimensions: list[Dimension] = []
-    for text in texts:
-        name, equals, values = text.partition("=")
-        if equals:
-            dimensions.append(_read_dimension(name.strip(), values.strip()))
-        else:
-            dimensions += _read_file(Path(text))
+    pairs = [text.partition("=") for text in texts]
+    dimensions = [_read_dimension(name.strip(), values.strip()) for name, _, values in pairs]
     if not dimensions:
         raise UsageError("The space is empty.", hint=FORMS)
     names = [dimension.name for dimension in dimensions]
@@ -82,30 +68,6 @@ def _make_range(
         points=max(int(points or 5), 2),
         env=env,
     )
-
-
-def _read_file(path: Path) -> list[Dimension]:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        why = f"{error.strerror or error}."
-        raise InputError(f"Cannot read the space {path}.", why=why, hint=FORMS) from error
-    except ValueError as error:
-        raise InputError(f"The space {path} is no TOML.", why=f"{error}.", hint=FORMS) from error
-    return [_read_entry(name, entry) for name, entry in table.items()]
-
-
-def _read_entry(name: str, entry: Any) -> Dimension:
-    if isinstance(entry, list) and entry and all(isinstance(v, Value) for v in entry):
-        return Dimension(name=name.removeprefix("env:"), choices=entry, env=name[:4] == "env:")
-    if isinstance(entry, dict) and {"low", "high"} <= entry.keys():
-        marks = "".join(f"{m}:" for m in ("log", "int") if entry.get(m))
-        points = f"/{entry['points']}" if "points" in entry else ""
-        return _read_dimension(name, f"{marks}{entry['low']}..{entry['high']}{points}")
-    if isinstance(entry, list | dict):
-        hint = 'lr = "log:1e-5..1e-1", batch_size = [32, 64], or a table with low and high'
-        raise UsageError(f"The space of {name} is empty or unknown: {entry!r}.", hint=hint)
-    return _read_dimension(name, str(entry))
 
 
 def parse_value(text: str) -> Value:

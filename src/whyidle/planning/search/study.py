@@ -46,8 +46,6 @@ class SearchFile(msgspec.Struct, kw_only=True):
     study: str
     trials: int
     parallel: int = 1
-    grace_s: float = 10.0
-    trial_s: float | None = None
 
     def write(self, folder: Path) -> None:
         """Write it."""
@@ -100,7 +98,7 @@ def load_optuna() -> ModuleType:
             "A search requires Optuna.", why=f"{error}.", hint='pip install "whyidle[tune]"'
         ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    # heartbeats and PED-ANOVA; their signatures are asked for, not assumed
+    # heartbeats; their signatures are asked for, not assumed
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     return optuna
 
@@ -244,20 +242,3 @@ def read_trials(study: Any) -> list[SearchTrial]:
             )
         )
     return found
-
-
-def importances(study: Any, setup: SearchSetup) -> dict[str, float]:
-    """The share of each hyperparameter in what makes trials good (PED-ANOVA, which needs no other
-    package), the largest first; empty where too few trials tell."""
-    optuna = load_optuna()
-    complete = study.get_trials(states=(optuna.trial.TrialState.COMPLETE,))
-    if len(complete) < STARTUP or len(setup.dimensions) < 2:
-        return {}
-    try:
-        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-        found: dict[str, float] = optuna.importance.get_param_importances(
-            study, evaluator=evaluator
-        )
-    except (ValueError, RuntimeError):  # all values are the same
-        return {}
-    return {name: share for name, share in found.items() if math.isfinite(share)}

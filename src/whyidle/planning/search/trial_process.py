@@ -27,18 +27,17 @@ MARK, DRIVER = "WHYIDLE_SEARCH", "WHYIDLE_SEARCH_PID"
 left processes are found"""
 WATCHED_STEPS = 300
 """steps that are watched: enough for a diagnosis, and its cost does not grow with the job"""
+GRACE_S = 10.0
+"""time between SIGTERM and SIGKILL"""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True)
 class TrialTerms:
-    """What holds for every trial: the metric, the time for a clean end, the time limit, the plan,
-    and the cores of one trial (None: all)."""
+    """What holds for every trial: the metric, the plan, and the cores of one trial (None: all)."""
 
     metric: str
     search: Path
-    grace_s: float = 10.0
-    most_s: float | None = None
     plan: FixPlan | None = None
     threads: int | None = None
     here: Path = field(default_factory=Path.cwd)  # working folder of the command
@@ -49,13 +48,11 @@ class TrialProcess:
 
     def __init__(self, command: FilledCommand, folder: Path, terms: TrialTerms) -> None:
         self.folder = folder
-        self._terms = terms
         self._reader = MetricReader(terms.metric, folder / OUTPUT, folder / REPORTED)
         self._begun = time.monotonic()
         self._ended: float | None = None
         self._status: int | None = None
-        self.timed_out = False
-        launcher = [sys.executable, "-IS", str(LAUNCHER), str(os.getpid()), f"{terms.grace_s}"]
+        launcher = [sys.executable, "-IS", str(LAUNCHER), str(os.getpid()), f"{GRACE_S}"]
         try:
             with (folder / OUTPUT).open("ab") as output:
                 self._child = subprocess.Popen(
@@ -90,10 +87,6 @@ class TrialProcess:
         if self._status is None and self._child.poll() is not None:
             self._status, self._ended = self._child.returncode, time.monotonic()
             self._reader.finish_files()
-        limit = self._terms.most_s
-        if self._status is None and limit is not None and self.seconds > limit:
-            self.timed_out = True
-            self.end_processes()
         return self._status
 
     def end_processes(self) -> None:
@@ -104,7 +97,7 @@ class TrialProcess:
     def wait_for_end(self) -> None:
         """Wait until all processes are gone."""
         with suppress(subprocess.TimeoutExpired):
-            self._child.wait(3 * self._terms.grace_s + 10.0)
+            self._child.wait(3 * GRACE_S + 10.0)
         if self._child.poll() is None:
             self._child.kill()
             self._child.wait()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import mmap
 import os
 import warnings
 from bisect import bisect_right
@@ -15,9 +16,21 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
-from .forms import load_form
+from ..knobs._sample_codec import decode_sample
 
 MANIFEST = "manifest.json"
+
+
+class ShardReader:
+    """Reads a file of encoded samples, after which stands where each begins."""
+
+    def __init__(self, path: str, count: int) -> None:
+        with open(path, "rb") as file:
+            self._data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        self._offsets = self._data[len(self._data) - 8 * (count + 1) :].cast("Q")
+
+    def __getitem__(self, index: int) -> Any:
+        return decode_sample(self._data[self._offsets[index] : self._offsets[index + 1]])
 
 
 class PreparedDataset:
@@ -44,10 +57,9 @@ class PreparedDataset:
                           "the folder and run whyidle prepare again", stacklevel=2)  # fmt: skip
         for name in manifest["imports"]:
             importlib.import_module(name)
-        self._form = manifest.get("form", "map")
         self._names = [shard["name"] for shard in manifest["shards"]]
         self._ends = list(accumulate(shard["samples"] for shard in manifest["shards"]))
-        self._opened: dict[int, Any] = {}
+        self._opened: dict[int, ShardReader] = {}
         self._process = os.getpid()
 
     def __len__(self) -> int:
@@ -66,12 +78,12 @@ class PreparedDataset:
             return (self.transform(sample[0]), *sample[1:])
         return self.transform(sample)
 
-    def _open_shard(self, shard: int, count: int) -> Any:
+    def _open_shard(self, shard: int, count: int) -> ShardReader:
         if self._process != os.getpid():  # libraries may not share open files with a forked process
             self._opened, self._process = {}, os.getpid()
         if shard not in self._opened:
             path = os.path.join(self.folder, self._names[shard])
-            self._opened[shard] = load_form(self._form).Reader(path, count)
+            self._opened[shard] = ShardReader(path, count)
         return self._opened[shard]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Makes samples of a dataset: surveys them, writes them in shards, or checks what was written.
 
-Run by ``engine.preparation`` in the user's Python, once per purpose, with an order as JSON; writes
+Run by ``planning`` in the user's Python, once per purpose, with an order as JSON; writes
 one line of JSON for each result to a file descriptor of its own, since datasets print.
 """
 
@@ -16,13 +16,14 @@ import re
 import sys
 import tempfile
 import time
+from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Any
 
 from ..knobs._sample_codec import UnknownError, decode_sample, encode_sample
-from .forms import load_form
+from . import prepared_dataset
 
 DATA = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib")
 CODE = (".py", ".pyc", ".so", ".pth", ".pyi")
@@ -30,7 +31,7 @@ ROUNDS, ROUNDS_S, BATCH = 7, 4.0, 32
 """rounds in which samples are made and read, the time after which no other begins, and samples that
 are kept meanwhile"""
 WRITTEN = 16 << 20
-"""bytes of surveyed samples that are written to a temporary file of the form"""
+"""bytes of surveyed samples that are written to a temporary file"""
 FULL = re.compile(
     r"No space left|errno = 28|RESOURCE_EXHAUSTED|File too large|errno = 27|quota exceeded"
 )
@@ -44,25 +45,24 @@ class SampleError(Exception):
 
 def main(order: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
     """Carry out an order."""
-    form = load_form(order["form"])
     opened: dict[str, None] = {}
     _note_opened_files(opened)
     dataset = _load_dataset(order["spec"])
     chain = _find_chain(dataset)
     steps = list(chain.transforms) if chain is not None else []
     if order["mode"] == "survey":
-        reply(_survey_samples(order, dataset, chain, steps, form) | {"files": list(opened)})
+        reply(_survey_samples(order, dataset, chain, steps) | {"files": list(opened)})
     elif order["mode"] == "check":
         reply(_check_samples(order, dataset, steps))
     else:
         _keep_prefix(chain, steps, order["prefix"])
         _seed_generators(0)
         for line in sys.stdin:
-            reply(_write_shard(dataset, form, **json.loads(line)))
+            reply(_write_shard(dataset, **json.loads(line)))
 
 
 def _survey_samples(
-    order: dict[str, Any], dataset: Any, chain: Any, steps: list[Any], form: Any
+    order: dict[str, Any], dataset: Any, chain: Any, steps: list[Any]
 ) -> dict[str, Any]:
     """Make some samples with all transforms, then with one less, and so on."""
     _seed_generators(order["seed"])
@@ -75,15 +75,13 @@ def _survey_samples(
         made = {i: _get_sample(dataset, i) for i in indices[:: order["direction"]]}
         encoded = [encode_sample(sample) for sample in made.values()][:: order["direction"]]
         digests = [hashlib.sha256(data).hexdigest() for data in encoded]
-        sizes = [len(data) for data in encoded]
+        sizes = [len(data) + 8 for data in encoded]  # with the place where it begins
         _keep_prefix(chain, steps, None)
-        measured = _measure_form(form, encoded, dataset, indices, steps[prefix:])
-        prefixes.append({"prefix": prefix, "sizes": sizes, "digests": digests, **measured})
+        rounds = _time_reading(encoded, dataset, indices, steps[prefix:])
+        prefixes.append({"prefix": prefix, "sizes": sizes, "digests": digests, "rounds": rounds})
     return {
         "samples": size,
         "indices": indices,
-        "suffix": form.SUFFIX,
-        "native": form.NATIVE,
         "transforms": _name_steps(steps),
         "code": _hash_code(order["spec"], steps),
         "prefixes": prefixes,
@@ -98,30 +96,21 @@ def _get_sample(dataset: Any, index: int) -> Any:
         raise SampleError(f"dataset[{index}]: {type(error).__name__}: {error}") from error
 
 
-def _measure_form(
-    form: Any, encoded: list[bytes], dataset: Any, indices: list[int], rest: list[Any]
-) -> dict[str, Any]:
-    """Write samples once and twice to a temporary file: bytes of a shard without samples, bytes in
-    it for each byte of a sample, and the times of rounds that make and read them."""
+def _time_reading(
+    encoded: list[bytes], dataset: Any, indices: list[int], rest: list[Any]
+) -> list[tuple[float, float]]:
+    """Write samples to a temporary file: the times of rounds that make and read them."""
     ends = accumulate(map(len, encoded))
     kept = [data for data, end in zip(encoded, ends, strict=True) if end <= WRITTEN] or encoded[:1]
-    samples = [decode_sample(data) for data in kept]
-    sizes = []
     with tempfile.TemporaryDirectory(prefix="whyidle-") as folder:
-        path = os.path.join(folder, f"00000{form.SUFFIX}")
-        for many in (samples * 2, samples):
-            form.write_samples(path, many)
-            sizes.append(os.path.getsize(path))
-        reader = form.Reader(path, len(samples))
-        pairs = list(zip(indices, range(len(samples)), strict=False))
-        rounds = _time_rounds(
+        path = os.path.join(folder, "surveyed")
+        write_samples(path, map(decode_sample, kept))
+        reader = prepared_dataset.ShardReader(path, len(kept))
+        return _time_rounds(
             lambda pair: _get_sample(dataset, pair[0]),
             lambda pair: _finish_sample(reader[pair[1]], rest),
-            pairs,
+            list(zip(indices, range(len(kept)), strict=False)),
         )
-    both, once = sizes
-    ratio = (both - once) / max(sum(map(len, kept)), 1)
-    return {"rounds": rounds, "ratio": ratio, "empty": max(2 * once - both, 0)}
 
 
 def _finish_sample(sample: Any, rest: list[Any]) -> Any:
@@ -154,7 +143,17 @@ def _time_rounds(
     return rounds
 
 
-def _write_shard(dataset: Any, form: Any, begin: int, end: int, path: str) -> dict[str, Any]:
+def write_samples(path: str, samples: Iterable[Any]) -> None:
+    """Write a file for ``ShardReader``."""
+    offsets = array("Q", [0])
+    with open(path, "wb") as file:
+        for sample in samples:
+            file.write(encode_sample(sample))
+            offsets.append(file.tell())
+        file.write(b"\0" * (-offsets[-1] % 8) + offsets.tobytes())
+
+
+def _write_shard(dataset: Any, begin: int, end: int, path: str) -> dict[str, Any]:
     """Write samples aside, to the disk, then rename; end at once where whyidle is killed."""
     parent = os.getppid()
 
@@ -166,7 +165,7 @@ def _write_shard(dataset: Any, form: Any, begin: int, end: int, path: str) -> di
 
     draft, digest = f"{path}.{os.getpid()}~", hashlib.sha256()
     try:
-        form.write_samples(draft, make_samples())
+        write_samples(draft, make_samples())
         with open(draft, "rb+") as file:
             os.fsync(file.fileno())
             while block := file.read(1 << 20):
@@ -186,8 +185,6 @@ def _write_shard(dataset: Any, form: Any, begin: int, end: int, path: str) -> di
 
 def _check_samples(order: dict[str, Any], dataset: Any, steps: list[Any]) -> dict[str, Any]:
     """Read written samples back, and time making and reading them."""
-    from . import prepared_dataset
-
     prepared_dataset.MANIFEST += "~"  # it is not complete before this check
     prepared = prepared_dataset.PreparedDataset(order["folder"])
     digests = [

@@ -16,14 +16,14 @@ from whyidle.readers._events.event_types import Event
 
 PIECE_BYTES = 1 << 18
 """small enough that text, events and columns of one piece stay in the cache"""
-HEADER_LIMIT = 64 << 20
-EVENT_LIMIT = 64 << 20
+_HEADER_LIMIT = 64 << 20
+_EVENT_LIMIT = 64 << 20
 _SALVAGE_BYTES = 8 << 20
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-BETWEEN = re.compile(rb"\}\s*,\s*\{")
+_BETWEEN = re.compile(rb"\}\s*,\s*\{")
 _CLOSING = re.compile(rb'(?P<list>\}\s*\])\s*(?:\}\s*$|,\s*"\w+"\s*:)')
 _SPACE = b" \t\r\n"
-BLANKS = b"\xef\xbb\xbf" + _SPACE
+_BLANKS = b"\xef\xbb\xbf" + _SPACE
 """what may precede a document"""
 _TRIES = 3
 
@@ -34,9 +34,8 @@ Piece = tuple[list[Event], bytes]
 class JsonChunks:
     """Iterates over (events, their text) of ``traceEvents``.
 
-    Afterwards ``header`` holds the other top-level keys, ``tail`` the text after the event list,
-    ``lost_text`` describes unreadable text (None: nothing), and ``cut`` whether the end of the
-    event list is missing.
+    Afterwards ``header`` holds the other top-level keys, ``lost_text`` describes unreadable text
+    (None: nothing), and ``cut`` whether the end of the event list is missing.
 
     Raises:
         LookupError: while iterating, when there is no event list.
@@ -51,7 +50,6 @@ class JsonChunks:
         self._gave_up = ""
         self._before = b""
         self._ended = False
-        self.tail = b""
 
     @property
     def lost_text(self) -> str | None:
@@ -83,13 +81,13 @@ class JsonChunks:
 
     def _skip_header(self) -> bytes:
         buffer, searched = bytearray(self._read(self._size)), 0
-        text = bytes(buffer).lstrip(BLANKS)
+        text = bytes(buffer).lstrip(_BLANKS)
         if text.startswith(b"["):
             return text[1:]
         while (match := _EVENTS.search(buffer, searched)) is None:
             searched = max(0, len(buffer) - 64)
             chunk = self._read(self._size)
-            if not chunk or len(buffer) > HEADER_LIMIT:
+            if not chunk or len(buffer) > _HEADER_LIMIT:
                 raise LookupError("no traceEvents")
             buffer += chunk
         self._before = bytes(buffer[: match.start()])
@@ -98,7 +96,7 @@ class JsonChunks:
     def _take_chunk(self, buffer: bytes) -> tuple[Piece | None, bytes]:
         """The next piece and the rest; no piece if more text is needed."""
         near_end = len(buffer) - max(self._size >> 3, len(buffer) >> 3)
-        for tries, match in enumerate(BETWEEN.finditer(buffer, near_end)):
+        for tries, match in enumerate(_BETWEEN.finditer(buffer, near_end)):
             if tries == _TRIES:
                 break
             text = buffer[: match.start() + 1]
@@ -113,8 +111,8 @@ class JsonChunks:
             if last is not None:
                 text, rest = buffer[: last.start() + 1], buffer[last.end() - 1 :]
                 return self._accept_chunk(DecodeAttempt(None), text, rest)
-        if len(buffer) >= EVENT_LIMIT:
-            self._give_up(f"an event larger than {EVENT_LIMIT >> 20} MB, and everything after it")
+        if len(buffer) >= _EVENT_LIMIT:
+            self._give_up(f"an event larger than {_EVENT_LIMIT >> 20} MB, and everything after it")
             return None, b""
         return None, buffer
 
@@ -136,7 +134,7 @@ class JsonChunks:
     def _salvage_events(self, text: bytes) -> tuple[list[Event], bytes, bytes]:
         """Read broken text event by event: (events, their text, text after the list's end).
         Consecutive failures skip increasingly many events."""
-        bounds = [0, *(match.end() - 1 for match in BETWEEN.finditer(text)), len(text)]
+        bounds = [0, *(match.end() - 1 for match in _BETWEEN.finditer(text)), len(text)]
         events: list[Event] = []
         texts: list[bytes] = []
         at, misses = 0, 0
@@ -184,7 +182,7 @@ class JsonChunks:
         self._parse_trailer(b"" if self.cut else text)
 
     def _parse_trailer(self, after: bytes) -> None:
-        self.tail = tail = after + self._remaining_text()
+        tail = after + self._remaining_text()
         if not self._before:
             return  # the document is the bare list
         self.header = _parse_keys(self._before + b'"traceEvents":[]' + tail)
@@ -195,7 +193,7 @@ class JsonChunks:
 
     def _remaining_text(self) -> bytes:
         parts, size = [], 0
-        while not self.cut and size < HEADER_LIMIT and (chunk := self._read(self._size)):
+        while not self.cut and size < _HEADER_LIMIT and (chunk := self._read(self._size)):
             parts.append(chunk)
             size += len(chunk)
         return b"".join(parts)
@@ -213,7 +211,7 @@ def _last_between(text: bytes) -> re.Match[bytes] | None:
     window = 1 << 12
     while True:
         start = max(0, len(text) - window)
-        matches = deque(BETWEEN.finditer(text, start), maxlen=1)
+        matches = deque(_BETWEEN.finditer(text, start), maxlen=1)
         if matches or start == 0:
             return matches[0] if matches else None
         window *= 8

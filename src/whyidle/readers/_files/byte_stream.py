@@ -88,17 +88,6 @@ class ByteStream:
         self._check_limits()
         return b"".join(parts)
 
-    def skip(self, size: int) -> int:
-        """Pass over the next bytes, without reading them where the file is plain. Return how many
-        there were, at most ``size``."""
-        if self._text is self._raw and self._archive is None:
-            size = max(0, min(size, self.size - self.count))
-            self._raw.seek(size, 1)
-            self.count += size
-            self._check_limits()
-            return size
-        return len(self.read(size))
-
     def _check_limits(self) -> None:
         done = self._raw.tell()
         if self.count >= LIMIT_BYTES:

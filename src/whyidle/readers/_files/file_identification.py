@@ -25,21 +25,12 @@ _MAGIC: tuple[tuple[str, bytes, str], ...] = (
     ("an SQLite database", rb"SQLite format 3\0", _EXPORT),
     ("an HTML page", rb"\s*<(?i:!doctype html|html|head|script)",
      "Download the file itself, not its page."),
-    ("an XML document", rb"\s*<\?xml", _EXPORT),
-    ("a PDF document", rb"%PDF-", _EXPORT),
-    ("an image", rb"\x89PNG|\xff\xd8\xff|GIF8|RIFF....WEBP|BM......\0\0",
-     "Pass the trace behind the picture."),
-    ("a Parquet file", rb"PAR1", _EXPORT),
-    ("a NumPy array", rb"\x93NUMPY", _EXPORT),
-    ("an HDF5 file", rb"\x89HDF\r\n", _EXPORT),
     ("a safetensors checkpoint", rb'.{8}\{"', _TRAINING),
     ("a Python pickle, such as a memory snapshot or a checkpoint", rb"\x80[\x02-\x05]", _SNAPSHOT),
     ("a 7z, xz, zstd or bzip2 archive", rb"7z\xbc\xaf|\xfd7zXZ|\x28\xb5\x2f\xfd|BZh[1-9]",
      "Unpack it first."),
     ("a tar archive", rb"(?s:.{257}ustar)", "Unpack it first, and pass the folder."),
     ("a zip archive inside", rb"PK\x03\x04", "Unpack it first."),
-    ("a program or a library", rb"\x7fELF|MZ|\xcf\xfa\xed\xfe", _TRAINING),
-    ("an Nsight Compute report", rb"NVR\0", "Pass a PyTorch trace of the same run."),
     ("a Perfetto trace (protobuf)",
      rb"(?=.{1,64}?[\0-\x08])\n.{1,3}?(?:[\x18\x32\x40\x50]|\x8a\x02|\xea\x02|\xca\x05|\xe2\x03)",
      "Pass the trace of PyTorch's profiler itself (JSON), not one that a viewer saved, or "
@@ -51,13 +42,9 @@ _JSON: tuple[tuple[str, bytes, str], ...] = (
      "on the device",
      rb'"schema"\s*:\s*"\d[^"]*(?:chakra)?[^"]*"[^}]{0,400}"nodes"|execution_trace',
      "Pass the trace that torch.profiler exported beside it (export_chrome_trace)."),
-    ("a speedscope profile", rb'speedscope\.app|"\$schema"[^}]*speedscope', _EXPORT),
-    ("a V8 CPU profile", rb'"nodes"\s*:\s*\[\s*\{\s*"id"|"startTime".*"samples"', _EXPORT),
     ("a result of rocprofv3, AMD's profiler of kernels", rb'"rocprofiler-sdk-tool"', _EXPORT),
     ("a memory snapshot", rb'"(?:segments|device_traces|blocks_by_segment)"', _SNAPSHOT),
     ("a diagnosis of whyidle itself", rb'"whyidle/', "Render it with `whyidle report`."),
-    ("a notebook", rb'"(?:nbformat|cells)"\s*:', _EXPORT),
-    ("a model's configuration", rb'"(?:model_type|architectures|hidden_size)"\s*:', _TRAINING),
 )  # fmt: skip
 _RECORD_IT = "Record the training with torch.profiler as well, and pass its trace."
 _CHROME: tuple[tuple[str, bytes, str], ...] = (
@@ -68,9 +55,6 @@ _CHROME: tuple[tuple[str, bytes, str], ...] = (
     ("a timeline of TensorFlow 1 (tf.python.client.timeline)",
      rb'"/job:[^"]*"(?s:.*)"cat"\s*:\s*"Op"|"cat"\s*:\s*"Op"(?s:.*)"/job:',
      "Record with tf.profiler.experimental.start (TensorFlow 2), and pass the folder."),
-    ("a profile of ONNX Runtime", rb'"cat"\s*:\s*"(?:Session|Node)"', _RECORD_IT),
-    ("a timeline of Ray", rb'"cat"\s*:\s*"task::', _RECORD_IT),
-    ("a recording of VizTracer", rb'"cat"\s*:\s*"FEE"|"viztracer_metadata"', _RECORD_IT),
 )  # fmt: skip
 """Chrome traces of tools that record no device"""
 _TEXT: tuple[tuple[str, bytes, str], ...] = (
@@ -86,7 +70,6 @@ _TEXT: tuple[tuple[str, bytes, str], ...] = (
         "prof.export_chrome_trace('trace.json.gz').",
     ),
     ("a Python script", rb"(?m:^(?:import|from|def|class) \w+)", _TRAINING),
-    ("a table of comma-separated values", rb"^[^\n{}\[\]]*,[^\n]*\r?\n[^\n]*,", _EXPORT),
 )
 
 

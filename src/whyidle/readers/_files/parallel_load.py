@@ -1,108 +1,90 @@
-"""Parallel reading of recordings, in helper processes where that pays: several files, a file each,
-and a single large one range by range. Columns return as raw buffers next to the pickle, so they are
-copied once and never become objects."""
+"""Reading of several recordings, in processes of their own where that pays."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import replace
-from typing import NamedTuple
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import TypeVar
 
 from whyidle.errors import BrokenTraceError, InputError
 from whyidle.model.plugin import Importer
 from whyidle.model.timeline import Timeline
 from whyidle.readers import kineto
-from whyidle.readers._files.helper_process import FAULTS as PROCESS_FAULTS
-from whyidle.readers._files.helper_process import HelperProcess, text_bytes, usable_cores
-from whyidle.readers._files.range_reading import RangeReading, open_ranges
 from whyidle.readers._files.recording_search import Origin, find_importer, own_importers
-from whyidle.readers._files.worker_ipc import Request
 
-WORTH_BYTES = 100 << 20
-"""text that one process reads in about the start-up time of a helper"""
+WORTH_BYTES = 50 << 20
+"""text that one process reads in about the time in which another starts"""
+PACKED = 15
+"""times that packing shrinks a trace, at least about half of what is usual"""
 FAULTS: tuple[type[Exception], ...] = (Exception,)
 """any exception of another package's importer"""
 Progress = Callable[[int, int], None]
 Read = Timeline | InputError
-
-
-class _LoadJob(NamedTuple):
-    number: int
-    origin: Origin
-    size: int
-    foreign: Importer | None = None
-    """another package's importer that reads it; None: our own"""
+T = TypeVar("T")
 
 
 def load_all(
     origins: Sequence[Origin],
     progress: Progress | None = None,
     importers: Sequence[Importer] = (),
-    helpers: int | None = None,
-    reading: RangeReading | None = None,
+    processes: int | None = None,
 ) -> list[Timeline]:
-    """Read recordings in the given order, with as many ``helpers`` (processes) as pay if None.
-    Unreadable ones are left out and noted in the first, unless none can be read. ``importers`` of
-    other packages run in this process; ``progress`` is called with (bytes read, total bytes);
-    ``reading`` is of a file that may be among them, and has begun.
+    """Read recordings in the given order, in as many ``processes`` as pay if None. Unreadable ones
+    are left out and noted in the first, unless none can be read. ``importers`` of other packages
+    run in this process; ``progress`` is called with (bytes read, total bytes).
 
     Raises:
         InputError: none could be read; the error of the first.
     """
-    jobs = [
-        _LoadJob(i, origin, _file_size(origin), find_importer(*origin, importers))
-        for i, origin in enumerate(origins)
-    ]
-    own = [job for job in jobs if job.foreign is None]
-    if len(own) == len(jobs) == 1:
-        return [_load_large(own[0], progress, helpers, reading)]
-    waiting = deque(sorted(own, key=lambda job: -job.size))
-    meter = _LoadMeter(progress, sum(job.size for job in jobs))
-    results: dict[int, Read] = {}
-    count = _helper_count(own) if helpers is None else helpers
-    started = [_Helper(waiting, results, meter) for _ in range(count)]
-    try:
-        while waiting:
-            job = _next_job(waiting)
-            if job is not None:
-                results[job.number] = _load_here(job, meter)
-        for helper in started:
-            helper.thread.join()
-        for job in jobs:  # a helper that died leaves its job undone
-            if job.number not in results:
-                results[job.number] = _load_here(job, meter)
-    finally:
-        waiting.clear()
-        for helper in started:
-            helper.kill_process()
-    return _gather_timelines([results[job.number] for job in jobs])
+    chosen = [find_importer(*origin, importers) for origin in origins]
+    own = [origin for origin, importer in zip(origins, chosen, strict=True) if importer is None]
+    count = _processes_that_pay(own) if processes is None else processes
+    apart = map_apart(_load_own, own, count) if count > 1 else None
+    sizes = [_file_size(origin) for origin in origins]
+    results: list[Read] = []
+    for number, (origin, importer) in enumerate(zip(origins, chosen, strict=True)):
+        before, total = sum(sizes[:number]), sum(sizes)
+        if importer is None and apart is not None:
+            results.append(next(apart))
+        else:
+            results.append(_load_here(origin, importer, _shift_progress(progress, before, total)))
+        if progress is not None:
+            progress(before + sizes[number], total)
+    return _gather_timelines(results)
 
 
-def _load_large(
-    job: _LoadJob, progress: Progress | None, helpers: int | None, reading: RangeReading | None
-) -> Timeline:
-    """Read one file, range by range in several processes if it is large enough."""
-    path, member = job.origin
-    if reading is None or reading.origin != job.origin:
-        reading = open_ranges(path, member, job.size, helpers)
-    try:
-        return kineto.load(path, member=member, progress=progress, reading=reading)
-    finally:
-        if reading is not None:
-            reading.close()
+def map_apart(
+    function: Callable[[Origin], T], origins: Sequence[Origin], processes: int
+) -> Iterator[T]:
+    """Yield ``function(origin)`` of each in order, computed in other ``processes``. What a process
+    that died leaves undone is computed here, and everything where the main module is a script: a
+    new process would run it again."""
+    done = 0
+    if min(processes, len(origins)) > 1 and _main_is_safe():
+        try:
+            with ProcessPoolExecutor(
+                min(processes, len(origins)), get_context("spawn"), _begin_process
+            ) as pool:
+                for result in pool.map(function, origins):
+                    yield result
+                    done += 1
+        except (BrokenExecutor, OSError):
+            pass
+    for origin in origins[done:]:
+        yield function(origin)
 
 
-def _gather_timelines(results: list[Read]) -> list[Timeline]:
-    read = [result for result in results if isinstance(result, Timeline)]
-    good = [replace(one, others=()) for timeline in read for one in (timeline, *timeline.others)]
-    failed = [result for result in results if isinstance(result, InputError)]
-    if failed and not good:
-        raise failed[0]
-    if failed:
-        good[0] = note_failures(good[0], failed)
-    return good
+def usable_cores() -> int:
+    """Return on how many cores this process may run."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def note_failures(timeline: Timeline, failed: Sequence[InputError]) -> Timeline:
@@ -112,33 +94,51 @@ def note_failures(timeline: Timeline, failed: Sequence[InputError]) -> Timeline:
     return replace(timeline, source=replace(source, notes=(*source.notes, *notes)))
 
 
-def _next_job(waiting: deque[_LoadJob]) -> _LoadJob | None:
-    try:
-        return waiting.popleft()
-    except IndexError:
-        return None
+def _main_is_safe() -> bool:
+    """Whether a new process does not run the main module, or it is whyidle's command."""
+    main = sys.modules["__main__"]
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    name = getattr(spec, "name", "")
+    return name.endswith("__main__") or (not name and (not file or Path(file).stem == "whyidle"))
 
 
-def _load_here(job: _LoadJob, meter: _LoadMeter) -> Read:
-    path, member = job.origin
+def _begin_process() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _load_own(origin: Origin) -> Read:
+    return _load_here(origin, None, None)
+
+
+def _load_here(origin: Origin, importer: Importer | None, progress: Progress | None) -> Read:
+    path, member = origin
     try:
-        load = (job.foreign or kineto).load
-        timeline = load(
-            path, member=member, progress=lambda done, _: meter.report_progress(job, done)
-        )
+        return (importer or kineto).load(path, member=member, progress=progress)
     except InputError as error:
         return error
     except FAULTS as error:
-        if job.foreign is None or job.foreign in own_importers():
+        if importer is None or importer in own_importers():
             raise
         return BrokenTraceError(
-            f"The plug-in {job.foreign.__name__} failed to read {path}.",
+            f"The plug-in {importer.__name__} failed to read {path}.",
             why=f"{type(error).__name__}: {error}.",
             hint="Update the package, or report it to its authors.",
         )
-    finally:
-        meter.report_progress(job, job.size)
-    return timeline
+
+
+def _shift_progress(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """Progress of one file as that of all."""
+    if progress is None:
+        return None
+    return lambda done, size: progress(before + min(done, size), total)
 
 
 def _file_size(origin: Origin) -> int:
@@ -148,53 +148,22 @@ def _file_size(origin: Origin) -> int:
         return 0
 
 
-def _helper_count(jobs: list[_LoadJob]) -> int:
-    texts = [text_bytes(job.origin[0], job.size) for job in jobs]
-    shared = sum(texts) - max(texts, default=0)
-    return min(usable_cores(), len(jobs)) - 1 if shared >= WORTH_BYTES // 2 else 0
+def _processes_that_pay(origins: Sequence[Origin]) -> int:
+    packed = [path.suffix.lower() in {".gz", ".zip"} for path, _ in origins]
+    texts = [
+        _file_size(origin) * (PACKED if is_packed else 1)
+        for origin, is_packed in zip(origins, packed, strict=True)
+    ]
+    others = sum(texts) - max(texts, default=0)
+    return usable_cores() if others >= WORTH_BYTES else 1
 
 
-class _LoadMeter:
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress, self._total = progress, total
-        self._done: dict[int, int] = {}
-        self._lock = threading.Lock()
-
-    def report_progress(self, job: _LoadJob, done: int) -> None:
-        if self._progress is None:
-            return
-        with self._lock:
-            self._done[job.number] = min(done, job.size)
-            self._progress(sum(self._done.values()), self._total)
-
-
-class _Helper:
-    """A helper process and the thread that sends it jobs."""
-
-    def __init__(
-        self, waiting: deque[_LoadJob], results: dict[int, Read], meter: _LoadMeter
-    ) -> None:
-        self._waiting, self._results, self._meter = waiting, results, meter
-        self._process: HelperProcess | None = None
-        self.thread = threading.Thread(target=self._feed_jobs, daemon=True)
-        self.thread.start()
-
-    def _feed_jobs(self) -> None:
-        """Send jobs until there are none; a process that dies leaves its job undone."""
-        try:
-            self._process = process = HelperProcess()
-            while (job := _next_job(self._waiting)) is not None:
-                answer = process.ask(Request(str(job.origin[0]), job.origin[1]))
-                if isinstance(answer, Timeline | InputError):
-                    self._results[job.number] = answer
-                    self._meter.report_progress(job, job.size)
-        except PROCESS_FAULTS:
-            return
-
-    def kill_process(self) -> None:
-        """End the process; its thread then reaches the end of the pipe."""
-        if self._process is None:
-            return
-        self._process.kill()
-        self.thread.join(timeout=5)
-        self._process.close()
+def _gather_timelines(results: Sequence[Read]) -> list[Timeline]:
+    read = [result for result in results if isinstance(result, Timeline)]
+    good = [replace(one, others=()) for timeline in read for one in (timeline, *timeline.others)]
+    failed = [result for result in results if isinstance(result, InputError)]
+    if failed and not good:
+        raise failed[0]
+    if failed:
+        good[0] = note_failures(good[0], failed)
+    return good

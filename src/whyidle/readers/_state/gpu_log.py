@@ -1,5 +1,5 @@
 """Logs of ``nvidia-smi``: ``--query-gpu=... --format=csv``, ``dmon`` and ``pmon``, repeated or not,
-with their header or, where units, usual columns or values tell what a number is, without it."""
+with their header."""
 
 from __future__ import annotations
 
@@ -17,19 +17,8 @@ from whyidle.model.state_records import GpuLog, GpuSeries
 
 _HEADER: Final = re.compile(rb"(?m)^[^\n{}]*utilization\.gpu")
 _MONITOR: Final = re.compile(rb"(?m)^#.*\bgpu\b.*\bsm\b")
-_BARE: Final = re.compile(rb"(?m)\A(?:[^\n%{}]*,)?\s*\d{1,3} %\s*,[^\n]*\n")
-_BARE_MONITOR: Final = re.compile(rb"\A(?:\s+(?:\d+|-)){10}(?:(?:\s+(?:\d+|-)){2})?\s*\n")
-_PLAIN: Final = re.compile(
-    rb"\A\s*(?=[^\n]*(?:\d{4}(?:/\d\d){2} [\d:]{8}\.\d{3}\b|GPU-[0-9a-f]{8}-))"
-    rb"(?:[^\n,%{}]+,)+[^\n,%{}]+\n"
-)
-"""nvidia-smi's own form of time or of a GPU's name, among numbers without units"""
-_SLOW, _DEGREES = (15, 95), 3
-"""degrees, or percent of a fan: where they are, and how fast they move from sample to sample"""
-_DMON: Final = ("gpu", "pwr", "gtemp", "mtemp", "sm", "mem", "enc", "dec")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _TIME: Final = re.compile(r"(?:\d{4}[/-]\d\d[/-]\d\d[ T]|\d{8} +)\d\d:\d\d:\d\d(?:\.\d+)?")
-_SIZE: Final = re.compile(r"(\d{1,9}) MiB")
 _UNIT: Final = re.compile(r"\s*\[[^\]]*\]$")
 _NAMES: Final = {
     "utilization.gpu": "busy", "sm": "busy", "utilization.memory": "controller",
@@ -45,7 +34,7 @@ def is_gpu_log(head: bytes) -> bool:
     """Return whether a file's first bytes are of such a log."""
     if head.lstrip().startswith((b"{", b"[", b"<")):
         return False
-    return any(form.search(head) for form in (_HEADER, _MONITOR, _BARE, _PLAIN, _BARE_MONITOR))
+    return bool(_HEADER.search(head) or _MONITOR.search(head))
 
 
 def read_gpu_log(path: Path, text: str) -> GpuLog:
@@ -56,9 +45,7 @@ def read_gpu_log(path: Path, text: str) -> GpuLog:
     """
     series: dict[str, list[Values]] = defaultdict(list)
     times: list[float] = []
-    lines = text.splitlines()
-    names = _guess_columns(lines) if _PLAIN.match(text.encode()) else []
-    for time, moment in _samples(_rows(lines, names)):
+    for time, moment in _samples(_rows(text.splitlines())):
         if time is not None:
             times.append(time)
         for gpu, values in moment.items():
@@ -78,9 +65,9 @@ def read_gpu_log(path: Path, text: str) -> GpuLog:
     return GpuLog(str(path), gpus, period)
 
 
-def _rows(lines: Iterable[str], names: list[str]) -> Iterator[Row]:
-    """The fields of each row that matter, by what they mean; ``names`` hold without a header."""
-    by_comma = True
+def _rows(lines: Iterable[str]) -> Iterator[Row]:
+    """The fields of each row that matter, by what they mean."""
+    by_comma, names = True, list[str]()
     for line in lines:
         plain = line.replace("\0", "").strip()
         by_comma = by_comma if plain.startswith("#") else "," in plain
@@ -90,66 +77,11 @@ def _rows(lines: Iterable[str], names: list[str]) -> Iterator[Row]:
             names = [_NAMES.get(_UNIT.sub("", w.strip()).lower(), "") for w in heads]
         elif plain.startswith(("#", "|", "+")) or not plain:  # nvidia-smi's table, before a header
             continue
-        else:
-            now = names or _guess_names(words, by_comma=by_comma)
-            if len(now) <= len(words) + (not by_comma):
-                row = {name: word for name, word in zip(now, words, strict=False) if name}
-                if when := _TIME.search(plain):
-                    row["time"] = when[0]
-                yield row
-
-
-def _guess_columns(lines: list[str]) -> list[str]:
-    """What the fields of rows without units mean, by their values: rates lie from 0 to 100, and
-    change, or are at an end. Temperatures and fans move by degrees and are never near 0; one
-    before a single rate may be the rate itself, and then nothing is told. Two columns of larger
-    numbers are memory; among more there are clocks."""
-    rows = [[word.strip() for word in line.split(",")] for line in lines]
-    rows = [row for row in rows if len(row) == len(rows[0])]
-    names, rates, sizes = [""] * len(rows[0]), list[int](), list[tuple[int, int]]()
-    gpus, slow = 1, len(names)
-    for i, column in enumerate(zip(*rows, strict=True)):
-        values = np.array(
-            [int(word) if word.isdecimal() and len(word) < 10 else -1 for word in column]
-        )
-        known, moves = values[values >= 0], np.abs(values[gpus:] - values[:-gpus])  # of each GPU
-        span = int(known.min(initial=1 << 60)), int(known.max(initial=-1))
-        if column[0].startswith("GPU-") or (
-            "gpu" not in names and span[1] <= 100 and set(values) == {*range(span[1] + 1)}
-        ):
-            names[i], gpus = "gpu", len(set(column))
-        elif not len(known):
-            continue
-        elif span[1] > 100:
-            sizes.append((span[1], i))
-        elif _SLOW[0] < span[0] and span[1] < _SLOW[1] and moves.max(initial=0) <= _DEGREES:
-            slow = min(slow, i)
-        elif span[0] < span[1] or span[0] in (0, 100):
-            rates.append(i)
-    if len(rates) == 2 or (len(rates) == 1 and rates[0] < slow):
-        names[rates[0]], names[rates[-1]] = "busy", "controller" if len(rates) == 2 else "busy"
-    if len(sizes) == 2:
-        (_, used), (_, total) = sorted(sizes)
-        names[used], names[total] = "used", "total"
-    return names
-
-
-def _guess_names(words: list[str], *, by_comma: bool) -> list[str]:
-    """What the fields of a row mean by their units, or as those of ``dmon``."""
-    if not by_comma:
-        return [_NAMES.get(name, "") for name in _DMON]
-    names, rates = [], ["busy", "controller"]
-    found = [(_SIZE.fullmatch(word), i) for i, word in enumerate(words)]
-    sizes = sorted((int(match[1]), i) for match, i in found if match)
-    for word in words:
-        names.append(rates.pop(0) if word.endswith(" %") and rates else "")
-        if word.isdecimal() and "gpu" not in names:
-            names[-1] = "gpu"
-    if len(sizes) > 1:  # the largest is the total, also where free memory is listed
-        names[sizes[-1][1]] = "total"
-    if sizes:
-        names[min(i for _, i in sizes if not names[i])] = "used"
-    return names
+        elif names and len(names) <= len(words) + (not by_comma):
+            row = {name: word for name, word in zip(names, words, strict=False) if name}
+            if when := _TIME.search(plain):
+                row["time"] = when[0]
+            yield row
 
 
 def _samples(rows: Iterable[Row]) -> Iterator[tuple[float | None, dict[str, Values]]]:

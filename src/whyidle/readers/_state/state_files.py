@@ -32,9 +32,9 @@ from whyidle.readers._files.file_identification import HEAD_BYTES, head_of
 from whyidle.readers._files.recording_search import MOST_FILES
 from whyidle.readers._state.gpu_log import is_gpu_log, read_gpu_log
 from whyidle.readers._state.nccl_log import MARK, read_transports
-from whyidle.readers._state.stack_places import find_place, to_count
 
 _USED = ("active_allocated", "active_awaiting_free", "active_pending_free")
+_LIBRARY = re.compile(r"site-packages|dist-packages|/torch/|/lib/python\d|^<|^\?\?")
 Holders = dict[int, tuple[int, "Place | None"]]
 """address -> (bytes, place)"""
 
@@ -44,12 +44,12 @@ def read_snapshot(path: str, document: Mapping[str, Any]) -> MemorySnapshot:
     segments = [segment for segment in document["segments"] if isinstance(segment, dict)]
     traces = document.get("device_traces")
     traces = traces if isinstance(traces, list) else []
-    numbers = {to_count(segment.get("device")) for segment in segments}
+    numbers = {_to_count(segment.get("device")) for segment in segments}
     numbers |= {i for i, trace in enumerate(traces) if trace}
     devices = [
         _read_device(
             number,
-            [segment for segment in segments if to_count(segment.get("device")) == number],
+            [segment for segment in segments if _to_count(segment.get("device")) == number],
             _dictionaries(traces[number] if number < len(traces) else None),
         )
         for number in sorted(numbers)
@@ -69,13 +69,13 @@ def _read_device(
     held: Holders = {}
     reserved = stranded = largest = 0
     for segment in segments:
-        reserved += to_count(segment.get("total_size"))
-        at, gaps, used = to_count(segment.get("address")), [], False
+        reserved += _to_count(segment.get("total_size"))
+        at, gaps, used = _to_count(segment.get("address")), [], False
         for block in _dictionaries(segment.get("blocks")):
-            size = to_count(block.get("size"))
-            at = to_count(block.get("address")) or at
+            size = _to_count(block.get("size"))
+            at = _to_count(block.get("address")) or at
             if block.get("state") in _USED:
-                used, held[at] = True, (size, find_place(_frames_of(block)))
+                used, held[at] = True, (size, _find_place(_frames_of(block)))
             else:
                 gaps.append(size)
             at += size
@@ -100,7 +100,7 @@ def _read_device(
 
 def _read_failure(event: Mapping[str, Any]) -> FailedAllocation:
     free = event.get("device_free")
-    return FailedAllocation(to_count(event.get("size")), None if free is None else to_count(free))
+    return FailedAllocation(_to_count(event.get("size")), None if free is None else _to_count(free))
 
 
 def _frames_of(block: Mapping[str, Any]) -> Any:
@@ -130,10 +130,10 @@ def _find_peak(held: Holders, trace: list[dict[str, Any]]) -> tuple[int, tuple[H
 
 def _undo_event(now: Holders, event: Mapping[str, Any]) -> int:
     """Undo one event. Returns the change of the memory in use."""
-    action, address = event.get("action"), to_count(event.get("addr"))
-    size = to_count(event.get("size"))
+    action, address = event.get("action"), _to_count(event.get("addr"))
+    size = _to_count(event.get("size"))
     if action == "free_completed":
-        now[address] = size, find_place(event.get("frames"))
+        now[address] = size, _find_place(event.get("frames"))
         return size
     if action == "alloc" and address in now:
         return -now.pop(address)[0]
@@ -145,6 +145,34 @@ def _rank_holders(values: Iterable[tuple[int, Place | None]]) -> tuple[HeldMemor
     for size, place in values:
         totals[place] += size
     return tuple(HeldMemory(place, size) for place, size in totals.most_common(10))
+
+
+def _find_place(frames: Any) -> Place | None:
+    """The innermost frame of the user's own program; of a library's without one; None without a
+    frame of Python."""
+    listed = (
+        [frame for frame in frames if isinstance(frame, dict)] if isinstance(frames, list) else []
+    )
+    places = [_place_of(frame) for frame in listed if str(frame.get("filename")).endswith(".py")]
+    own = (place for place in places if not _LIBRARY.search(place.file or ""))
+    return next(own, places[0] if places else None)
+
+
+def _place_of(frame: dict[str, Any]) -> Place:
+    return Place(
+        file=str(frame.get("filename")),
+        line=_to_count(frame.get("line")) or None,
+        function=str(frame.get("name") or "") or None,
+    )
+
+
+def _to_count(value: Any) -> int:
+    """A value as an integer of at least 0; 0 if it is none."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+    return number if 0 <= number < 1 << 63 else 0
 
 
 PICKLE_FAULTS: tuple[type[Exception], ...] = (
@@ -218,14 +246,14 @@ def _collectives(entries: list[Mapping[str, Any]]) -> tuple[Collective, ...]:
     found = {}
     for entry in entries:
         state = str(entry.get("state"))
-        number = to_count(entry.get("collective_seq_id", entry.get("seq_id")))
+        number = _to_count(entry.get("collective_seq_id", entry.get("seq_id")))
         found[number] = Collective(
             number=number,
             name=str(entry.get("profiling_name") or "a collective").removeprefix("nccl:"),
             sizes=str(entry.get("input_sizes", "")),
             state=state if state in _STATES else "scheduled",
-            place=find_place(entry.get("frames")),
-            created_ns=to_count(entry.get("time_created_ns")),
+            place=_find_place(entry.get("frames")),
+            created_ns=_to_count(entry.get("time_created_ns")),
         )
     return tuple(found[number] for number in sorted(found))
 

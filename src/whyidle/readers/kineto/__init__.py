@@ -23,11 +23,9 @@ from whyidle.frameworks.torch.names import VOCABULARY
 from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind, Source, Timeline
 from whyidle.readers._events.json_chunks import JsonChunks
-from whyidle.readers._events.text_ranges import RangeEvents
 from whyidle.readers._events.trace_header import device_of, place_of, to_natural
 from whyidle.readers._files.byte_stream import ByteStream, Progress
 from whyidle.readers._files.file_identification import head_of, identify_chrome_trace, not_a_trace
-from whyidle.readers._files.range_reading import RangeReading
 from whyidle.readers.kineto.event_columns import EventColumns
 from whyidle.readers.kineto.optimizer_closures import without_closures
 
@@ -149,10 +147,9 @@ def load(
     *,
     member: str | None = None,
     progress: Progress | None = None,
-    reading: RangeReading | None = None,
 ) -> Timeline:
     """Read one process's trace: a file or a zip's ``member``. ``progress`` is called with (bytes
-    read, total bytes) of the file on disk; ``reading`` reads it in several processes.
+    read, total bytes) of the file on disk.
 
     Raises:
         InputError: the file cannot be opened.
@@ -161,10 +158,7 @@ def load(
     """
     with _no_collector():
         columns = EventColumns()
-        text = _join_ranges(reading, columns, path, progress) if reading is not None else None
-        if text is None:
-            columns = EventColumns()
-            text = _read_stream(ByteStream(path, member, progress), columns, path, member)
+        text = _read_stream(ByteStream(path, member, progress), columns, path, member)
         if not columns.event_count:
             raise _explain_empty(path, member, columns, text.lost)
         columns.close()
@@ -186,24 +180,6 @@ def _read_stream(
         stream.close()
     lost = tuple(filter(None, (stream.broken, pieces.lost_text)))
     return _ReadText(pieces.header, lost, pieces.cut, stream.count)
-
-
-def _join_ranges(
-    reading: RangeReading, columns: EventColumns, path: Path, progress: Progress | None
-) -> _ReadText | None:
-    """Join what several processes read; None if the file has to be read in one."""
-    header: dict[str, Any] = {}
-    size, total = 0, path.stat().st_size
-
-    def add_range(read: RangeEvents) -> None:
-        nonlocal size
-        size = read.end
-        columns.add_parts(read.parts)
-        header.update(read.header)
-        if progress is not None:
-            progress(min(read.position, total), total)
-
-    return _ReadText(header, (), False, size) if reading.finish(add_range) else None
 
 
 @contextmanager
