@@ -8,7 +8,7 @@ import pytest
 
 from whyidle.__main__ import main
 from whyidle.errors import InputError
-from whyidle.machine.alerts.rule_file import AlertSettings, QuietHours
+from whyidle.machine.alerts.rule_file import AlertSettings
 from whyidle.model.live.alert import Rule
 from whyidle.store.configuration import FORMS, Configuration, read_configuration
 
@@ -78,5 +78,5 @@ def test_the_line_the_key_and_the_keys_that_exist_are_named(text, said, home: Pa
 def test_the_page_lists_every_key():
     page = (Path(__file__).parents[2] / "docs/reference/configuration.md").read_text("utf-8")
     assert set(FORMS) == set(Configuration.__struct_fields__)
-    keys = [Configuration, AlertSettings, Rule, QuietHours]
+    keys = [Configuration, AlertSettings, Rule]
     assert all(f"`{key}`" in page for table in keys for key in table.__struct_encode_fields__)
