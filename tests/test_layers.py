@@ -86,7 +86,7 @@ LONGER: dict[str, str] = {}
 
 INTEGRATED = {"ray", "keras", "lightning", "pytorch_lightning", "transformers"}
 SERVICES = {"apprise"}
-SERVER = {"starlette", "uvicorn", "h11", "jinja2"}  # uvicorn brings h11
+SERVER = {"starlette", "uvicorn", "jinja2"}
 TRACKERS = {"mlflow", "tensorboard", "comet_ml"}
 OPTIONAL = {
     *TRACKERS,

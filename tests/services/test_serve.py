@@ -13,10 +13,10 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from fleets import write_fleet
 
 from imagined_jobs import healthy, starved_by_loader
 from tests.cluster.server.conftest import of_command
-from tests.cluster.server.fleets import write_fleet
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.store.run_store import Store
 

@@ -4,9 +4,9 @@
     whyidle attach 4711 --seconds 30     observe for longer: rarer causes, smaller errors
     whyidle attach 4711 --html why.html  the same report as a page
 
-For a process that hangs, it shows where each thread waits, for what, and what holds it up. The
-process and its loader workers are sampled from outside, 50 times a second, without stopping them.
-The report lists what could not be observed. It needs py-spy: pip install 'whyidle[attach]'.
+For a process that hangs, it shows where each thread waits, and for what. The process and its loader
+workers are sampled from outside, 50 times a second, without stopping them. The report lists what
+could not be observed. It needs py-spy: pip install 'whyidle[attach]'.
 """
 
 from __future__ import annotations

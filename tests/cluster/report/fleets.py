@@ -6,6 +6,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import msgspec
+
 from whyidle.cluster.report.reading import FleetTables, read_fleet
 from whyidle.cluster.report.report import make_report
 from whyidle.model.documents.fleet import FleetReport, Prices
@@ -76,3 +78,12 @@ def report(
     """The report of a fleet from lines of both files."""
     fleet = read(folder, jobs, lines, head=head)
     return make_report(fleet, by="user", prices=prices or Prices(), now_ms=NOW_MS)
+
+
+def write_fleet(path: Path) -> Path:
+    """Write the report of two jobs of two GPUs, one of them of a user whose name is markup."""
+    jobs = [job("1", "alice", "n1", "0 1", (0, 1)), job("2", "<b>bob</b>", "n2", "0 1", (0, 1))]
+    lines = [line for gpu in "01" for line in readings("n1", gpu, (0, 1), 0.5)]
+    lines += [line for gpu in "01" for line in readings("n2", gpu, (0, 1), 0.0)]
+    path.write_bytes(msgspec.json.encode(report(path.parent, jobs, lines)))
+    return path

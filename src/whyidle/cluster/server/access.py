@@ -26,12 +26,12 @@ def read_token(state: Path, *, is_new: bool = False) -> str:
     """
     path = state / TOKEN_FILE
     try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
-        path.chmod(0o600)
-        token = "" if is_new else path.read_text(encoding="utf-8").strip()
+        token = path.read_text(encoding="utf-8").strip() if path.exists() and not is_new else ""
         if not token:
             token = secrets.token_urlsafe(32)
+            state.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch(mode=0o600)
+            path.chmod(0o600)
             write_atomic(path, token.encode())
     except (OSError, UnicodeDecodeError) as error:
         raise OutputError(

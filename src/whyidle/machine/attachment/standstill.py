@@ -1,16 +1,14 @@
-"""A process that makes no progress: where each of its threads waits, for what, and who keeps it.
+"""A process that makes no progress: where each of its threads waits, and for what.
 
-A process stands still if its main thread showed one line in the whole look and hardly woke, or only
-to look again whether a file has come, while its processes computed nothing and read nothing; or if
-it waited at one line of a collective. What a thread waits for is told by the functions on its
-stack, else by the kernel. The interpreter does not show who holds a lock.
+A process stands still if its main thread showed one line in the whole look and hardly woke, while
+its processes computed nothing and read nothing; or if it waited at one line of a collective. What a
+thread waits for is told by the functions on its stack, else by the kernel.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +21,11 @@ from whyidle.machine.attachment.gpu_limits import mean_busy
 from whyidle.machine.attachment.stack_look import StackLook, find_pyspy
 from whyidle.machine.attachment.target_process import TargetProcess, children_of, peers_of
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
-from whyidle.machine.attachment.waiting_source import polled_call
-from whyidle.machine.sources._kernel_waits import file_of, holders_of_file_lock, wait_of
+from whyidle.machine.sources._kernel_waits import wait_of
 from whyidle.model.diagnosis import Place
 from whyidle.model.live.telemetry import Telemetry
 from whyidle.readers._events.pyspy_trace import SampledThread
 
-_FLOCK: Final = "a file lock"
 _BY_FUNCTION: Final = (
     ("a collective", r"/torch/distributed/|/torch/nn/parallel/distributed|/horovod/|/mpi4py/"),
     ("its loader's workers", r"/torch/utils/data/dataloader\.py\(\d+\): _(try_)?(get|next)_data"),
@@ -37,15 +33,12 @@ _BY_FUNCTION: Final = (
     ("a queue", r"/queue\.py|/multiprocessing/queues\.py"),
     ("the end of a thread", r"/threading\.py\(\d+\): (join|_wait_for_tstate_lock)"),
     ("a future", r"/concurrent/futures/"),
-    (_FLOCK, r"/filelock/|/portalocker/|/fasteners/"),
+    ("a file lock", r"/filelock/|/portalocker/|/fasteners/"),
     ("a lock or an event", r"/threading\.py\(\d+\): (wait|wait_for|acquire|__enter__)"),
     ("the network", r"/(socket|ssl|http/client|urllib3/\w+|grpc/\w+)\.py"),
 )
 """what a stack waits for, the first that matches counts"""
 _BACKWARD: Final = "/torch/autograd/"
-_FILE_CALLS: Final = frozenset(
-    ["exists", "is_file", "isfile", "open", "stat", "access", "glob", "listdir", "lexists"]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +51,6 @@ class StillThread:
     name: str
     frames: tuple[str, ...]
     wait: str
-    file: str | None
     folder: str
 
     @property
@@ -74,14 +66,10 @@ class StillThread:
 
     def tell(self) -> str:
         """Where it is and what it waits for, as the end of a sentence."""
-        place, wait = self.place, f"for {self.wait}"
-        at = f" at {place}".replace(f"{self.folder}/", "") if place else ""
-        if self.wait in ("", "a sleep"):  # who polls may be awake when it is dumped
-            if not (call := polled_call(place)):
-                return f"{'sleeps' if self.wait else 'computes'}{at}"
-            asks_file = not _FILE_CALLS.isdisjoint(re.findall(r"\w+(?=\()", call))
-            wait = f"for {'a file' if asks_file else 'a change'}, polling {call}"
-        return f"waits{at} {wait}" + (f" ({self.file})" if self.file else "")
+        at = f" at {self.place}".replace(f"{self.folder}/", "") if self.place else ""
+        if self.wait in ("", "a sleep"):
+            return f"{'sleeps' if self.wait else 'computes'}{at}"
+        return f"waits{at} for {self.wait}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +97,10 @@ def find_standstill(
     folder = target.folder or ""
     pids = dict.fromkeys([*mains, *ranks])
     threads = [one for pid in pids for one in _dump_threads(pid, len(ranks), folder)]
-    keepers = {n for one in threads if one.wait == _FLOCK for n in holders_of_file_lock(one.pid)}
-    threads += [one for n in keepers - pids.keys() for one in _dump_threads(n, 0, folder)]
     if not any(one.pid in (ranks or (main,)) for one in threads):
         return None
     told = _tell_ranks(threads, ranks) if ranks else _tell_chain(main, threads)
-    notes = [f"{_name(one)} {one.tell()}{_tell_owner(one)}" for one in threads if one.place]
+    notes = [f"{_name(one)} {one.tell()}" for one in threads if one.place]
     hidden = len(threads) - len(notes)
     if hidden:
         notes.append(f"{hidden} threads are inside of libraries that started them")
@@ -123,16 +109,9 @@ def find_standstill(
 
 def _stays_put(thread: SampledThread, look: StackLook, clocks: ThreadClocks) -> bool:
     """Whether a thread was at one line all the time, with a wake-up or two for each time-out of a
-    queue (5 s in PyTorch), or in a loop that polls."""
-    lines, functions = Counter[str](), Counter[str]()
-    for period in thread.periods:
-        frame = own_frame(";".join(period.frames)) or period.frames[0]
-        lines[frame] += period.end - period.begin
-        functions[re.sub(r"\(\d+\)(?=: )", "", frame)] += period.end - period.begin
-    if len(lines) == 1 and clocks.wakeups(thread.pid, look.begin) <= 1 + look.length_s * 2 / 5:
-        return True
-    in_one = max(functions.values()) >= 0.99 * lines.total()
-    return in_one and bool(polled_call(frame_place(max(lines, key=lines.__getitem__), None)))
+    queue (5 s in PyTorch)."""
+    frames = {own_frame(";".join(period.frames)) or period.frames[0] for period in thread.periods}
+    return len(frames) == 1 and clocks.wakeups(thread.pid, look.begin) <= 1 + look.length_s * 2 / 5
 
 
 def _stack_of(thread: SampledThread) -> str:
@@ -173,8 +152,7 @@ def _dump_threads(pid: int, ranks: int, folder: str) -> Iterator[StillThread]:
         if wait == "a lock" and not own_frame(frames[0]):
             wait = "a lock or an event"
         yield StillThread(
-            pid, row["os_thread_id"] or 0, row["thread_name"] or "", frames, wait,
-            file_of(path, wait), folder,
+            pid, row["os_thread_id"] or 0, row["thread_name"] or "", frames, wait, folder
         )  # fmt: skip
 
 
@@ -201,34 +179,20 @@ def _tell_ranks(threads: Sequence[StillThread], ranks: dict[int, int | None]) ->
 
 
 def _tell_chain(main: int, threads: Sequence[StillThread]) -> str:
-    """The main thread's wait, then that of whoever it waits for, and so on."""
+    """The main thread's wait, then that of the worker or child that it waits for, and so on."""
     last = next(one for one in threads if one.pid == main)
     last = next((one for one in threads if one.pid == main == one.tid), last)
-    text, seen = f"{_name(last)} {last.tell()}", [last]
-    while (keepers := _keepers_of(last, threads)) and keepers[0] not in seen:
-        name, told = _name(keepers[0]), keepers[0].tell()
-        text += f", held by {name}, which {told}" if last.wait == _FLOCK else f": {name} {told}"
-        last = keepers[0]
-        seen.append(last)
-    return text + _tell_owner(last)
+    text = f"{_name(last)} {last.tell()}"
+    while last.wait in ("its loader's workers", "a child process"):
+        children = children_of(last.pid)
+        stuck = [t for t in threads if t.is_main and t.pid in children and _is_own(t)]
+        if not stuck:
+            break
+        last = stuck[0]
+        text += f": {_name(last)} {last.tell()}"
+    return text
 
 
-def _keepers_of(thread: StillThread, threads: Sequence[StillThread]) -> list[StillThread]:
-    """Who keeps a thread waiting: the holder of its file lock; the workers, children or threads
-    with a line of the user's."""
-    others = [one for one in threads if one is not thread and own_frame(";".join(one.frames))]
-    if thread.wait in ("its loader's workers", "a child process"):
-        children = children_of(thread.pid)
-        return [one for one in others if one.is_main and one.pid in children]
-    if thread.wait in ("a queue", "the end of a thread", "a future"):
-        found = [one for one in others if one.pid == thread.pid]
-        return found if len(found) == 1 else []
-    if thread.wait == _FLOCK:
-        pids = holders_of_file_lock(thread.pid)
-        return [one for one in threads if one.pid in pids and one.is_main and one is not thread]
-    return []
-
-
-def _tell_owner(thread: StillThread) -> str:
-    pids = holders_of_file_lock(thread.pid) if thread.wait == _FLOCK else []
-    return f", held by process {pids[0]}" if pids else ""
+def _is_own(thread: StillThread) -> bool:
+    """Whether a line of the user's is on its stack."""
+    return bool(own_frame(";".join(thread.frames)))

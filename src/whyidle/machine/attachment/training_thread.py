@@ -3,19 +3,23 @@ clocks and the interpreter's lock say of each."""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Final
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.analysis.lines.source_lines import frame_place, own_frame
 from whyidle.analysis.sampling.calls_from_stacks import FrameRoles, name_call
 from whyidle.machine.attachment.stack_look import RATE_HZ
 from whyidle.machine.attachment.thread_clocks import ThreadClocks
-from whyidle.machine.attachment.waiting_source import makes_input
+from whyidle.model.diagnosis import Place
 from whyidle.model.roles import Role
 from whyidle.readers._events.pyspy_trace import SampledThread
 from whyidle.readers.probe import FRAMEWORKS
@@ -115,7 +119,7 @@ def cut_pieces(
     for index in np.flatnonzero(asleep).tolist():
         piece = pieces[index]
         if not roles.plays(Role.FRAMEWORK_CODE, piece.frames[0]):
-            if makes_input(piece.frames):
+            if _makes_input(piece.frames):
                 pieces[index] = replace(piece, role="producer_work")
             continue
         if not (helped[index] or waits[index]):
@@ -160,3 +164,54 @@ def _awake_share(tid: int, edges: NDArray[np.int64], clocks: ThreadClocks) -> ND
 
 def _frames_at(thread: SampledThread, moment: int) -> tuple[str, ...]:
     return next((p.frames for p in thread.periods if p.begin <= moment < p.end), ())
+
+
+N = TypeVar("N", bound=ast.AST)
+_ELSEWHERE = re.compile(r"/(queue|multiprocessing/(queues|pool|connection)|concurrent/.*)\.py\(")
+_TELLS = frozenset(["print", "log", "info", "debug", "warning", "write", "append", "str", "format"])
+
+
+@lru_cache(maxsize=64)
+def _nodes_of(file: str) -> tuple[ast.AST, ...]:
+    try:
+        return tuple(ast.walk(ast.parse(Path(file).read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return ()
+
+
+def _statements_around(place: Place | None) -> Iterator[ast.stmt]:
+    """The statements around a line, from the outside."""
+    for node in _nodes_of(place.file or "") if place is not None else ():
+        line = place.line or 0 if place is not None else 0
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
+            yield node
+
+
+def _makes_input(frames: tuple[str, ...]) -> bool:
+    """Whether a call on a stack (innermost frame first) returns what other calls of its loop take:
+    ``x = load()`` and ``model(x)``, however long ``load`` sleeps. What is only printed is none;
+    what a queue or a pool gives is made elsewhere."""
+    if any(_ELSEWHERE.search(frame) for frame in frames):
+        return False
+    return any(_is_used_later(frame_place(frame, None)) for frame in frames if own_frame(frame))
+
+
+@lru_cache(maxsize=1024)
+def _is_used_later(place: Place | None) -> bool:
+    around = list(_statements_around(place))
+    loops = [node for node in around if isinstance(node, ast.For | ast.While)]
+    made = around[-1] if loops else None
+    if not isinstance(made, ast.Assign) or not _nodes(made.value, ast.Call):
+        return False
+    names = {one.id for target in made.targets for one in _nodes(target, ast.Name)}
+    calls = [call for call in _nodes(loops[-1], ast.Call) if _name_of(call) not in _TELLS]
+    taken = {one.id for call in calls for arg in call.args for one in _nodes(arg, ast.Name)}
+    return bool(names & taken)
+
+
+def _nodes(inside: ast.AST, kind: type[N]) -> list[N]:
+    return [node for node in ast.walk(inside) if isinstance(node, kind)]
+
+
+def _name_of(call: ast.Call) -> str:
+    return ast.unparse(call.func).rpartition(".")[2]

@@ -1,6 +1,5 @@
 """What a sleeping thread waits for, by the function of the kernel in which it sleeps
-(``/proc/PID/task/TID/wchan``, proc_pid_wchan(5)), by whom its file is locked,
-and which files a process has open.
+(``/proc/PID/task/TID/wchan``, proc_pid_wchan(5)), and which files a process has open.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ _KINDS: Final = (
 )
 """word, and functions of Linux 4 to 6. The futex is what locks, conditions and joins of threads are
 made of; pipes and sockets that are polled carry messages of other processes"""
-_WITH_FILE: Final = ("a pipe", "the network", "a file lock", "storage")
-"""waits in calls whose first argument is a descriptor"""
 
 
 def wait_of(folder: Path) -> str | None:
@@ -38,36 +35,6 @@ def wait_of(folder: Path) -> str | None:
         return None
     known = next((word for word, names in _KINDS if re.search(names, where)), None)
     return known or ("storage" if state == b"D" else None)
-
-
-def file_of(folder: Path, wait: str) -> str | None:
-    """The file of the call in which the thread waits, by its first argument
-    (proc_pid_syscall(5))."""
-    if wait not in _WITH_FILE:
-        return None
-    with suppress(OSError, ValueError, IndexError):
-        number = int((folder / "syscall").read_text(encoding="ascii").split()[1], 16)
-        name = str((folder / f"fd/{number}").readlink())
-        return name if name.startswith("/") else None
-    return None
-
-
-def holders_of_file_lock(pid: int, root: Path = Path("/")) -> list[int]:
-    """The processes that hold the file lock for which a process waits (proc_locks(5))."""
-    try:
-        text = (root / "proc/locks").read_text(encoding="ascii")
-    except OSError:
-        return []
-    rows = [line.replace("-> ", "", 1).split() for line in text.splitlines()]
-    waiting = ["->" in line for line in text.splitlines()]
-    wanted = {
-        row[0] for row, waits in zip(rows, waiting, strict=True) if waits and int(row[4]) == pid
-    }
-    return [
-        int(row[4])
-        for row, waits in zip(rows, waiting, strict=True)
-        if not waits and row[0] in wanted
-    ]
 
 
 def open_files(folder: Path) -> list[str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from fleets import write_fleet
 from starlette.testclient import TestClient
 
 from emulator import fake_nvml
 from tests.cluster.server.cards import card
-from tests.cluster.server.fleets import write_fleet
 from whyidle.cluster.server.site import Page, Site, SiteSettings
 from whyidle.cluster.server.web_server import build_app, list_pages
 from whyidle.machine.sources import nvml

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from whyidle.cluster.server.site import NothingYetError, Page, Question
-from whyidle.model.documents.fleet import FLEET_STATES, FleetReport
-from whyidle.reports._fleet_page import MEANINGS, describe_money, describe_total, format_hours
-
-KEYS: Final = ("user", "partition", "node", "job")
-WORDS: Final[dict[str, Any]] = {
-    "fleet_states": FLEET_STATES,
-    "meanings": MEANINGS,
-    "hours": format_hours,
-}
-"""what templates of fleets need"""
+from whyidle.model.documents.fleet import FleetReport
+from whyidle.reports._fleet_page import report_parts
+from whyidle.reports._html.sections import render_parts
 
 
-def read_report(question: Question) -> FleetReport:
+def _read_report(question: Question) -> FleetReport:
     """The report that the server was given.
 
     Raises:
@@ -37,14 +30,8 @@ def read_report(question: Question) -> FleetReport:
     return report
 
 
-def _describe_report(question: Question, document: Any) -> Mapping[str, Any]:
-    by = question.value("by")
-    by = by if by in KEYS else "user"
-    words = {
-        "money": describe_money(document),
-        "headline": describe_total(document.total.gpu_hours),
-    }
-    return {**WORDS, **words, "by": by, "keys": KEYS}
+def _render_report(question: Question, document: Any) -> Mapping[str, Any]:
+    return {"sections": render_parts(report_parts(document))}
 
 
 PAGE = Page(
@@ -52,7 +39,7 @@ PAGE = Page(
     title="Fleet",
     template="fleet.html",
     document=FleetReport,
-    read=read_report,
-    view=_describe_report,
+    read=_read_report,
+    view=_render_report,
     section="fleet",
 )
