@@ -303,3 +303,26 @@ def test_half_precision_that_needs_a_scaler_is_left_to_people():
     assert not rewrite(PLAIN, "autocast.dtype", "float16").done
     assert not rewrite(PLAIN, "autocast.grad_scaler", True).done
     assert rewrite(PLAIN, "autocast.grad_scaler", False).done
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        ("'cuda', torch.bfloat16", True),
+        ("'cuda', dtype=torch.bfloat16", True),
+        ("'cuda', dtype=torch.bfloat16, enabled=args.amp", False),
+        ("'cuda'", False),
+    ],
+)
+def test_an_autocast_of_the_scripts_own_stays(words, done):
+    text = (
+        f"import torch\nfor x in loader:\n    with torch.autocast({words}):\n"
+        "        loss = model(x)\n    loss.backward()\n"
+    )
+    found = rewrite(text, "autocast.dtype", "bfloat16")
+    assert (found.text, found.done, len(found.why)) == (text, done, not done)
+
+
+def test_a_loss_that_must_not_run_under_it_is_told():
+    text = f"{PLAIN}loss_of = torch.nn.BCELoss()\n"
+    assert "must not run under autocast" in rewrite(text, "autocast.dtype", "bfloat16").why[0]

@@ -105,17 +105,6 @@ def test_no_argument_is_given_twice(knob, value, text):
     assert rewrite(text, knob, value).text == text
 
 
-def test_what_a_dictionary_gives_an_autocast_is_not_given_again():
-    text = (
-        f"{TORCH}amp = dict(device_type='cuda', dtype=torch.float16, enabled=False)\n"
-        "for x in loader:\n    with torch.autocast(**amp):\n        loss = model(x)\n"
-        "    loss.backward()\n"
-    )
-    new = rewrite(text, "autocast.dtype", "bfloat16").text
-    assert "dtype=torch.bfloat16, enabled=True)" in new
-    assert "torch.autocast(**amp)" in new
-
-
 @pytest.mark.parametrize(
     "change",
     [
