@@ -61,7 +61,6 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "loader.pin_memory": (True, TRAINING),
     "loader.persistent_workers": (True, TRAINING),
     "loader.prefetch_factor": (8, TRAINING),
-    "loader.full_affinity": (True, TRAINING),
     "optimizer.fused": (True, TRAINING),
     "optimizer.foreach": (True, TRAINING),
     "autograd.anomaly_mode": (False, TRAINING),

@@ -88,12 +88,6 @@ def test_a_counter_that_is_bound_anew_counts_nothing(inner):
             f'{LOADER}L = {{"train": lambda d, **kw: DataLoader(d, **kw)}}\n',
         ),
         (
-            "loader.workers",
-            4,
-            f'{LOADER}kw = kw2 = {{"batch_size": 4}}\nkw2["num_workers"] = 8\n'
-            "DataLoader(d, **kw)\n",
-        ),
-        (
             "copy.non_blocking",
             True,
             "for x, y in loader:\n    x = x.to(device, torch.float32, True)\n"
