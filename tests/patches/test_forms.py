@@ -69,7 +69,6 @@ SAMPLES: dict[str, tuple[object, str]] = {
     "env.*": ("0", TRAINING),
     "model.compile": (True, TRAINING),
     "model.compile_dynamic": (True, COMPILED),
-    "copy.non_blocking": (True, TRAINING),
     "torch.cudnn_benchmark": (True, TRAINING),
     "gc.collect_interval_steps": (100, TRAINING),
     "autocast.dtype": ("bfloat16", TRAINING),
