@@ -40,10 +40,6 @@ class Slow(Dataset):
         return {"x": torch.full((3,), float(index)), "y": index, "a": np.arange(index + 1.0)}
 
 
-def collate(batch):
-    return [(one["x"], one["y"], one["a"]) for one in batch]
-
-
 def run(data, epochs=3, after=lambda epoch: None, **named):
     """All numbers of some epochs, as text that tells bits."""
     made = torch.Generator().manual_seed(5)
