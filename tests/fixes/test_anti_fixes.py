@@ -19,7 +19,6 @@ from whyidle.fixes.host import BY_HAND, SWITCHES
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.knobs import KNOBS, setting_problem
-from whyidle.model.patch import KnobChange
 from whyidle.model.proof_facts import DeviceFacts, InputFacts
 from whyidle.testing.builder import Builder, ms, us
 
@@ -304,17 +303,6 @@ def test_copies_back_to_the_host_are_never_left_unwaited_for():
             assert not plan.automatic
             assert not plan.edits
             assert "until its event has passed" in plan.risk
-
-
-@pytest.mark.parametrize(
-    "line", ["kept = out.cpu()", "kept = out.to('cpu')", "kept = out.to(device='cpu')"]
-)
-def test_no_patch_leaves_a_copy_back_to_the_host_unwaited_for(line):
-    """Not even on the line that a finding names."""
-    text = f"for batch in loader:\n    x = batch[0].to(device)\n    {line}\n"
-    write = catalog.load_source_forms()["copies"].write
-    assert write(text, KnobChange("copy.non_blocking", True, lines=(3,))).text == text
-    assert "non_blocking" in write(text, KnobChange("copy.non_blocking", True, lines=(2,))).text
 
 
 def test_a_cache_needs_samples_that_were_seen_to_be_the_same():

@@ -109,13 +109,6 @@ def test_whose_precision_was_chosen(head, made):
     assert found.why == ("line 2 sets another precision",)
 
 
-def test_copies_that_accelerate_makes():
-    line = "loading = DataLoaderConfiguration(split_batches=True)"
-    assert added(f"{AC}{line}\n", "copy.non_blocking", True) == [
-        f"-{line}", f"+{line[:-1]}, non_blocking=True)"
-    ]  # fmt: skip
-
-
 def test_arguments_of_trl():
     line = "args = SFTConfig(packing=True)"
     text = f"from trl import SFTConfig\n{line}\n"

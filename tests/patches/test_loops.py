@@ -194,48 +194,6 @@ def test_how_a_model_is_compiled(call):
     assert line.endswith("dynamic=True)")
 
 
-def test_batches_are_not_waited_for():
-    assert added(PLAIN, "copy.non_blocking", True) == [
-        '-x, y = x.to("cuda"), y.to(device)',
-        '+x, y = x.to("cuda", non_blocking=True), y.to(device, non_blocking=True)',
-    ]
-
-
-@pytest.mark.parametrize(
-    ("line", "new"),
-    [
-        ("x = batch[0].cuda()", "x = batch[0].cuda(non_blocking=True)"),
-        ('x = batch["a"].to(device=d)', 'x = batch["a"].to(device=d, non_blocking=True)'),
-        ("batch = {k: v.to(d) for k, v in batch.items()}",
-         "batch = {k: v.to(d, non_blocking=True) for k, v in batch.items()}"),
-        ("batch = [t.to(d) for t in batch]",
-         "batch = [t.to(d, non_blocking=True) for t in batch]"),
-        ("x, y = batch; x = x.to(d, torch.float16)",
-         "x, y = batch; x = x.to(d, torch.float16, non_blocking=True)"),
-    ],
-)  # fmt: skip
-def test_parts_of_batches(line, new):
-    text = f"import torch\nfor batch in loader:\n    {line}\n    f(batch).backward()\n"
-    assert added(text, "copy.non_blocking", True) == [f"-{line}", f"+{new}"]
-
-
-@pytest.mark.parametrize(
-    "line", ["x = out.to('cpu')", "x = model.to(d)", "x = batch[0].to(torch.float16)",
-             "x = batch[0].to(other.dtype)", "x = batch[0].to(*a)"],
-)  # fmt: skip
-def test_what_is_no_copy_of_a_batch_is_left(line):
-    text = f"import torch\nfor batch in loader:\n    {line}\n    f(batch).backward()\n"
-    assert rewrite(text, "copy.non_blocking", True).text == text
-
-
-def test_a_batch_of_any_type_is_told():
-    text = "for batch in loader:\n    batch = batch.to(d)\n    f(batch).backward()\n"
-    found = rewrite(text, "copy.non_blocking", True)
-    assert found.text == text
-    assert found.why == ("line 2 moves batch, whose type is unknown",)
-    assert rewrite(text, "copy.non_blocking", True, lines=(2,)).text != text
-
-
 def test_calls_in_every_step_are_thinned():
     assert added(PLAIN, "gc.collect_interval_steps", 100, 1) == [
         "-gc.collect()",
@@ -303,3 +261,26 @@ def test_half_precision_that_needs_a_scaler_is_left_to_people():
     assert not rewrite(PLAIN, "autocast.dtype", "float16").done
     assert not rewrite(PLAIN, "autocast.grad_scaler", True).done
     assert rewrite(PLAIN, "autocast.grad_scaler", False).done
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        ("'cuda', torch.bfloat16", True),
+        ("'cuda', dtype=torch.bfloat16", True),
+        ("'cuda', dtype=torch.bfloat16, enabled=args.amp", False),
+        ("'cuda'", False),
+    ],
+)
+def test_an_autocast_of_the_scripts_own_stays(words, done):
+    text = (
+        f"import torch\nfor x in loader:\n    with torch.autocast({words}):\n"
+        "        loss = model(x)\n    loss.backward()\n"
+    )
+    found = rewrite(text, "autocast.dtype", "bfloat16")
+    assert (found.text, found.done, len(found.why)) == (text, done, not done)
+
+
+def test_a_loss_that_must_not_run_under_it_is_told():
+    text = f"{PLAIN}loss_of = torch.nn.BCELoss()\n"
+    assert "must not run under autocast" in rewrite(text, "autocast.dtype", "bfloat16").why[0]

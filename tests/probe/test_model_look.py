@@ -99,8 +99,6 @@ def test_swaps_are_timed_in_pairs(runs):
     kinds = {swap["kind"]: swap for swap in found["swaps"]}
     assert {"channels_last", "bfloat16"} <= set(kinds)
     assert all(len(swap["pairs"]) >= 4 for swap in kinds.values() if "failed" not in swap)
-    assert found["cells"][0]["steps"] == 8
-    assert len(found["cells"][0]["pairs"]) >= 4
 
 
 def test_what_is_found_is_read_back(runs):

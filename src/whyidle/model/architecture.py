@@ -22,25 +22,22 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LayerSwap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Other layers, or a switch of the model, measured on this job's own batch. ``step_s`` is the
-    whole step that is predicted with them; ``change`` is how many times shorter the step becomes
-    (below 1: longer), None where its sign is within the noise. ``keeps``: the results are the same
-    apart from rounding; otherwise the model is another one, whose accuracy is not known."""
+    """A switch of the model, measured on this job's own batch. ``step_s`` is the whole step that is
+    predicted with it; ``change`` is how many times shorter the step becomes (below 1: longer), None
+    where its sign is within the noise. ``keeps``: results are the same apart from rounding."""
 
     kind: str
     title: str
-    modules: list[str]
     keeps: bool
-    in_place: bool  # measured in the model; else alone
     step_s: float | None
     change: tuple[float, float] | None
     why: str | None = None
 
 
 class Architecture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the model's time goes, and what other layers would bring. ``pass_s`` is one forward and
-    backward pass; ``peak_flops`` and ``peak_bytes`` are what a matrix product and a copy attain on
-    this device, each second."""
+    """Where the model's time goes, and what switches of the model would bring. ``pass_s`` is one
+    forward and backward pass; ``peak_flops`` and ``peak_bytes`` are what a matrix product and a
+    copy attain on this device, each second."""
 
     batch: int | None
     pass_s: float | None

@@ -7,24 +7,13 @@ from msgspec import Struct
 
 
 class SwapTimes(Struct, frozen=True):
-    """Passes with and without other layers. ``keeps``: results are the same apart from rounding;
-    ``failed`` is why they could not be used."""
+    """Passes with and without a switch of the model. ``keeps``: results are the same apart from
+    rounding; ``failed`` is why it could not be used."""
 
     kind: str = ""
-    modules: tuple[str, ...] = ()
     keeps: bool = False
     pairs: tuple[tuple[float, float], ...] = ()
     failed: str | None = None
-
-
-class CellTimes(Struct, frozen=True):
-    """A recurrent cell that is called for each of ``steps`` time steps, and the layer that runs
-    over all of them, both alone."""
-
-    module: str = ""
-    kind: str = ""
-    steps: int = 0
-    pairs: tuple[tuple[float, float], ...] = ()
 
 
 class ModelLook(Struct, frozen=True):
@@ -42,5 +31,4 @@ class ModelLook(Struct, frozen=True):
     peak_flops: float | None = None
     peak_bytes: float | None = None
     swaps: tuple[SwapTimes, ...] = ()
-    cells: tuple[CellTimes, ...] = ()
     job_shares: tuple[float, ...] = ()  # of steps after the look: their passes, and the rest

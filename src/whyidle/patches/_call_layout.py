@@ -11,26 +11,16 @@ _Space = cst.BaseParenthesizableWhitespace
 
 
 def with_keyword(call: cst.Call, name: str, code: str) -> cst.Call:
-    """The call with ``name=code`` after its last argument, or before its first ``**``."""
+    """The call with ``name=code`` after its last argument."""
     new = cst.Arg(
         keyword=cst.Name(name),
         value=parse_expression(code),
         equal=cst.AssignEqual(_NOTHING, _NOTHING),
     )
     args = list(call.args)
-    at = next((i for i, arg in enumerate(args) if arg.star == "**"), len(args))
     if not args:
         return call.with_changes(args=[new])
-    if at < len(args):
-        return call.with_changes(args=_insert_before(call, args, at, new))
     return call.with_changes(args=_insert_after(call, args, new))
-
-
-def _insert_before(call: cst.Call, args: list[cst.Arg], at: int, new: cst.Arg) -> list[cst.Arg]:
-    comma = cst.Comma(whitespace_after=_without_comment(_space_before(call, args, at)))
-    if isinstance(comma.whitespace_after, cst.SimpleWhitespace):
-        comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    return [*args[:at], new.with_changes(comma=comma), *args[at:]]
 
 
 def _insert_after(call: cst.Call, args: list[cst.Arg], new: cst.Arg) -> list[cst.Arg]:

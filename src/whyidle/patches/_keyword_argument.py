@@ -8,7 +8,6 @@ from typing import Any
 import libcst as cst
 
 from whyidle.model.patch import KnobChange
-from whyidle.patches._keyword_dicts import double_star_values
 from whyidle.patches._source_tree import NO_LITERAL, SourceTree
 from whyidle.patches._value_origin import find_origin, given_option
 
@@ -46,13 +45,8 @@ def current_value(
     of the command decides it."""
     value = argument_value(call, keyword)
     if value is None:
-        known = double_star_values(source, call)
-        if known is None:
-            return NO_LITERAL
-        if keyword.name not in known.keys:
-            return keyword.default
-        value = known.keys[keyword.name]
-    origin = find_origin(source, value) if value is not None else None
+        return NO_LITERAL if any(arg.star for arg in call.args) else keyword.default
+    origin = find_origin(source, value)
     if origin is None or given_option(options, origin.options):
         return NO_LITERAL
     return origin.value

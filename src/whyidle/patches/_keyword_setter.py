@@ -12,7 +12,6 @@ from whyidle.model.knobs import as_python
 from whyidle.model.patch import KnobChange, Rewrite
 from whyidle.patches._call_layout import with_keyword
 from whyidle.patches._keyword_argument import Keyword, argument_value, current_value
-from whyidle.patches._keyword_dicts import DoubleStar, double_star_values
 from whyidle.patches._source_tree import NO_LITERAL, Changes, SourceTree, parse_expression
 from whyidle.patches._value_origin import Origin, find_origin, flags_of, given_option
 
@@ -111,27 +110,17 @@ class KeywordSetter:
         return self.edits.rewrite_file(self.source)
 
     def _set_at_call(self, call: cst.Call, code: str) -> None:
-        known = double_star_values(self.source, call)
         value = argument_value(call, self.keyword)
-        if value is None and known is None:
-            self.leave_call(call, "takes arguments from elsewhere (`*` or `**`)")
-        elif value is not None:
+        if value is not None:
             self._change_literal(call, value, code)
-        elif known is not None and self.keyword.name in known.keys:
-            self._set_in_dictionary(call, known, code)
+        elif any(arg.star for arg in call.args):
+            self.leave_call(call, "takes arguments from elsewhere (`*` or `**`)")
         elif len(call.args) == 1 and isinstance(call.args[0].value, cst.GeneratorExp):
             self.leave_call(call, "takes a bare generator")
         else:
             name = self.keyword.name
             self.edits.changes[call] = lambda new: with_keyword(new, name, code)
             self.edits.done = True
-
-    def _set_in_dictionary(self, call: cst.Call, known: DoubleStar, code: str) -> None:
-        value, name = known.keys[self.keyword.name], self.keyword.name
-        if value is None:
-            self.leave_call(call, f"takes {name} from a dictionary that depends on the run")
-        else:
-            self._change_literal(call, value, code)
 
     def change_value(self, place: cst.CSTNode, value: cst.BaseExpression) -> None:
         """Change an expression, or the literal that it comes from, to the setting."""

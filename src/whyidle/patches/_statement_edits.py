@@ -41,26 +41,6 @@ def after_imports(source: SourceTree, code: str) -> tuple[cst.CSTNode, Callable[
     return head[-1], lambda last: cst.FlattenSentinel([last, *parse_statements(source, *lines)])
 
 
-def at_the_top(source: SourceTree, *lines: str) -> tuple[cst.CSTNode, Callable[[Any], Any]] | None:
-    """A change that inserts lines before all statements of a file, including imports; None for a
-    file without statements."""
-    for number, statement in enumerate(source.module.body):
-        header = isinstance(statement, cst.SimpleStatementLine) and (
-            "__future__" in _imported_modules(source, statement)
-            or (number == 0 and _is_docstring(statement))
-        )
-        if not header:
-            return statement, insert_before(source, *lines)
-    return None
-
-
-def _is_docstring(statement: cst.SimpleStatementLine) -> bool:
-    first = statement.body[0]
-    return isinstance(first, cst.Expr) and isinstance(
-        first.value, cst.SimpleString | cst.ConcatenatedString
-    )
-
-
 def _import_head(source: SourceTree) -> list[cst.CSTNode]:
     """The statements up to the last import before any definition."""
     head: list[cst.CSTNode] = []

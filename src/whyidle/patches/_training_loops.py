@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import libcst as cst
 
 from whyidle.patches._bindings import is_rebound
 from whyidle.patches._source_tree import SourceTree
-
-FOR_TRAINING = re.compile(r"(train|fit)(_|$)")
-"""names of functions that train"""
-GRADIENTS = "torch.autograd.grad"
-"""computes gradients, so it needs a recorded graph"""
 
 
 def called_method(call: cst.Call) -> str:
@@ -25,25 +19,6 @@ def has_step(source: SourceTree, node: cst.CSTNode) -> bool:
     """Whether a node calls a backward pass or an optimizer's step."""
     called = {called_method(call) for call in source.nodes_inside(cst.Call, node)}
     return bool(called & {"backward", "step", "manual_backward"})
-
-
-def _is_for_training(source: SourceTree, call: cst.Call) -> bool:
-    if source.qualified_names(call.func) == {GRADIENTS}:
-        return True
-    plain = isinstance(call.func, cst.Name) and FOR_TRAINING.match(call.func.value)
-    given = [source.code_of(arg.value).lower() for arg in call.args]
-    names = [each for each in given if each.replace(".", "").isidentifier()]
-    return bool(plain) or any("optim" in name for name in names)
-
-
-def training_loops(source: SourceTree) -> list[cst.For]:
-    """The innermost ``for`` loops that call a backward pass."""
-    found = [
-        source.enclosing_node(call, cst.For, cst.FunctionDef)
-        for call in source.all_nodes(cst.Call)
-        if called_method(call) in ("backward", "manual_backward")
-    ]
-    return list(dict.fromkeys(loop for loop in found if isinstance(loop, cst.For)))
 
 
 @dataclass(frozen=True, slots=True)

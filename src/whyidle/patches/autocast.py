@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import libcst as cst
 
 from whyidle.model.patch import KnobChange, Rewrite, source_form
-from whyidle.patches._existing_autocasts import enable_autocasts, explain_unsuitable, find_autocasts
+from whyidle.patches._keyword_argument import Keyword, argument_value
 from whyidle.patches._keyword_setter import FileEdits
 from whyidle.patches._source_tree import SourceTree, source_of
 from whyidle.patches._statement_edits import all_within, imported_name
@@ -15,6 +15,15 @@ from whyidle.patches._training_loops import called_method, trained_models
 
 DTYPE = "bfloat16"
 """the type that needs no gradient scaler"""
+AUTOCAST = (
+    "torch.autocast",
+    "torch.amp.autocast",
+    "torch.amp.autocast_mode.autocast",
+    "torch.cuda.amp.autocast",
+    "torch.cuda.amp.autocast_mode.autocast",
+)
+REFUSED = ("torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy")
+"""functions that PyTorch refuses under autocast, except on CPUs"""
 WIDER = {"float", "double", "int", "long", "bool", "argmax", "argmin", "to", "type", "astype"}
 """methods whose result has another type"""
 MARKS = ("torch.profiler.record_function", "torch.cuda.nvtx.range")
@@ -24,16 +33,31 @@ MARKS = ("torch.profiler.record_function", "torch.cuda.nvtx.range")
 @source_form("autocast.dtype", "autocast.grad_scaler")
 def autocast(text: str, change: KnobChange) -> Rewrite:
     """Wraps the statements from the model's call to the loss, where they are in one block with the
-    file's only backward pass. Enables an autocast for training that is disabled."""
+    file's only backward pass. A file with an autocast for training is left."""
     if change.knob == "autocast.grad_scaler":
         return Rewrite(text, done=not change.value)
     if change.value != DTYPE or "backward" not in text:
         return Rewrite(text)
     source = source_of(text)
-    existing = find_autocasts(source)
-    if existing:
-        return enable_autocasts(source, change, existing)
-    return _wrap_forward(source, change)
+    existing = [call for call in source.calls_of(AUTOCAST) if _is_for_training(source, call)]
+    return _judge_existing(source, existing) if existing else _wrap_forward(source, change)
+
+
+def _is_for_training(source: SourceTree, call: cst.Call) -> bool:
+    scope = source.enclosing_node(call, cst.For, cst.While, cst.FunctionDef) or source.module
+    return any(called_method(inner) == "backward" for inner in source.nodes_inside(cst.Call, scope))
+
+
+def _judge_existing(source: SourceTree, calls: list[cst.Call]) -> Rewrite:
+    edits = FileEdits()
+    for call in calls:
+        dtype = argument_value(call, Keyword("dtype", None, position=1))
+        wanted = dtype is not None and source.qualified_names(dtype) == {f"torch.{DTYPE}"}
+        if wanted and argument_value(call, Keyword("enabled", True, position=2)) is None:
+            edits.done = True
+        else:
+            edits.why.append(f"line {source.line_of(call)} has {source.code_of(call)} already")
+    return edits.rewrite_file(source)
 
 
 def _wrap_forward(source: SourceTree, change: KnobChange) -> Rewrite:
@@ -50,7 +74,7 @@ def _wrap_forward(source: SourceTree, change: KnobChange) -> Rewrite:
         edits.why.append(f"{place} is in a file without `import torch`")
     elif span is None:
         edits.why.append(f"{place}: where the forward pass begins is not clear")
-    elif reason := explain_unsuitable(source, change.device) or _explain_array_use(source, span):
+    elif reason := _explain_unsuitable(source, change.device) or _explain_array_use(source, span):
         edits.why.append(reason)
     if edits.why or span is None:
         return edits.rewrite_file(source)
@@ -59,6 +83,15 @@ def _wrap_forward(source: SourceTree, change: KnobChange) -> Rewrite:
     edits.changes[block] = all_within(source, head, first, last)
     edits.done = True
     return edits.rewrite_file(source)
+
+
+def _explain_unsuitable(source: SourceTree, device: str) -> str:
+    """Why a file must not use autocast; empty without a known reason."""
+    calls = source.calls_of(REFUSED) if device != "cpu" else []
+    if not calls:
+        return ""
+    name = source.code_of(calls[0].func)
+    return f"line {source.line_of(calls[0])} has {name}, which must not run under autocast"
 
 
 def _has_argument(call: cst.Call) -> bool:

@@ -124,12 +124,10 @@ def describe_swap(swap: LayerSwap) -> str:
     if not faster:
         low, high = 1 / high, 1 / low
     word = "faster" if faster else "slower"
-    place = "" if swap.in_place else ", measured outside of the model"
-    after = "" if swap.keeps else "; another model: its accuracy is not known"
-    after = "; rounding differs: compare losses" if swap.kind == "bfloat16" else after
+    after = "" if swap.keeps else "; rounding differs: compare losses"
     return (
         f"{swap.title}: {format_factor(low)} to {format_factor(high)} times {word}, a step of "
-        f"{format_seconds(swap.step_s)}{place}{after}"
+        f"{format_seconds(swap.step_s)}{after}"
     )
 
 

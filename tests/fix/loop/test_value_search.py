@@ -11,7 +11,11 @@ from whyidle.fix.arms.arm import ArmResult
 from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.loop.candidates import Candidate
 from whyidle.fix.loop.trial_session import TrialSession
-from whyidle.fix.loop.value_search import choose_candidate_value
+from whyidle.fix.loop.value_search import (
+    choose_candidate_value,
+    choose_value,
+    workers_within_limits,
+)
 from whyidle.model.diagnosis import Edit
 
 WORKERS = Edit(knob="loader.workers", value=4, was=0, among=(4, 8, 2, 16, 1))
@@ -178,3 +182,20 @@ def test_without_numbers_to_turn_nothing_runs(tmp_path, edit):
     assert found is fix
     assert not told
     assert not engine.raced
+
+
+def test_four_times_the_workers_must_bring_more_than_a_twentieth():
+    assert choose_value({11: 11.2e-3, 22: 11.0e-3, 44: 10.8e-3}) == 11
+
+
+def test_what_is_really_slower_is_not_kept_for_its_size():
+    assert choose_value({2: 20e-3, 4: 12e-3, 8: 11.8e-3}) == 4
+
+
+def test_limits_are_not_used_up():
+    anything = resource.RLIM_INFINITY
+    assert workers_within_limits(1024, anything) == 42
+    assert workers_within_limits(anything, 64) == 8
+    assert workers_within_limits(1024, 64) == 8
+    assert workers_within_limits(4, anything) == 1
+    assert workers_within_limits(anything, anything) is None

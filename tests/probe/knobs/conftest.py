@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -12,21 +10,16 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-from torch.utils import checkpoint  # noqa: E402
 from torch.utils.data import BatchSampler, DataLoader, _utils, dataloader  # noqa: E402
 
 from whyidle.probe import knobs  # noqa: E402
 from whyidle.probe.core import fault_containment as guard  # noqa: E402
 
 PLACES = [
-    (torch, "save"),
     (torch, "set_num_threads"),
     (torch._C, "_set_cudnn_benchmark"),
     (torch, "set_float32_matmul_precision"),
     (torch, "set_anomaly_enabled"),
-    (torch.autograd, "backward"),
-    (torch.autograd, "grad"),
-    (torch.Tensor, "to"),
     (torch.Tensor, "cuda"),
     (torch.nn.Module, "__call__"),
     (torch.nn.Linear, "__call__"),
@@ -35,24 +28,16 @@ PLACES = [
     (torch.optim.AdamW, "__init__"),
     (torch.optim.SGD, "__init__"),
     (torch.nn.utils, "clip_grad_norm_"),
-    (torch.distributed, "barrier"),
     (DistributedDataParallel, "__init__"),
     (DistributedDataParallel, "forward"),
     (DataLoader, "__init__"),
     (DataLoader, "__iter__"),
     (BatchSampler, "__iter__"),
     (dataloader._BaseDataLoaderIter, "__next__"),
-    (_utils.fetch._MapDatasetFetcher, "fetch"),
     (_utils.pin_memory, "pin_memory"),
-    (checkpoint, "checkpoint"),
     (_utils.fetch._MapDatasetFetcher, "__init__"),
     (_utils.fetch._IterableDatasetFetcher, "__init__"),
-    (_utils.fetch._IterableDatasetFetcher, "fetch"),
     (gc, "collect"),
-    (os, "stat"),
-    (os, "lstat"),
-    (os, "access"),
-    (os, "_exit"),
 ]
 
 
@@ -103,28 +88,3 @@ def faults():
         for path in sorted(Path(session.folder).glob("*.faults"))
         for line in path.read_text().splitlines()
     ]
-
-
-@pytest.fixture
-def slow():
-    """``torch.save`` in another thread waits: ``slow()`` lets it go on in a moment. To be asked for
-    before ``turn``, as a disk is slow before there is a knob."""
-    save, go = torch.save, threading.Event()
-
-    def slowly(*args, **kwargs):
-        if threading.current_thread() is not threading.main_thread():
-            go.wait(20)
-        return save(*args, **kwargs)
-
-    timers = []
-
-    def release():
-        timers.append(threading.Timer(0.05, go.set))
-        timers[-1].start()
-
-    torch.save = slowly
-    yield release
-    go.set()
-    torch.save = save
-    for timer in timers:
-        timer.join()

@@ -12,9 +12,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
-from whyidle.probe.knobs import _free_memory, _sample_cache, dataset
-from whyidle.probe.knobs._sample_cache import PROVE, SampleCache, find_generator
-from whyidle.probe.knobs._shared_samples import Index, Room
+from whyidle.probe.knobs import _free_memory, dataset
+from whyidle.probe.knobs.dataset import PROVE, find_generator
 
 EDIT = {"dataset.cache": True}
 MADE = torch.zeros(512, dtype=torch.int32).share_memory_()
@@ -39,10 +38,6 @@ class Slow(Dataset):
 
     def made(self, index):
         return {"x": torch.full((3,), float(index)), "y": index, "a": np.arange(index + 1.0)}
-
-
-def collate(batch):
-    return [(one["x"], one["y"], one["a"]) for one in batch]
 
 
 def run(data, epochs=3, after=lambda epoch: None, **named):
@@ -328,30 +323,9 @@ class Quick(Dataset):
         return index
 
 
-@pytest.mark.parametrize(
-    ("make_s", "again"), [(1e-6, 8 + 32), (64e-6, 8 + 32), (128e-6, 4 + 16), (1.0, 1 + 4)]
-)
-def test_making_samples_again_takes_no_longer_than_reading_kept_ones(make_s, again):
-    """Of 512 samples in an epoch of 2048 looks; never less often than one of 512."""
-    keeping = SampleCache(None, Index(Room(0), 512))
-    keeping.make_s, keeping.read_s = make_s, 1e-6
-    keeping.set_recheck_rate()
-    assert sum(keeping.is_recheck_due() for _ in range(2048)) == again
-    other = SampleCache(None, keeping.index)  # of another process
-    assert sum(other.is_recheck_due() for _ in range(2048)) == again
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_how_seldom_that_is_gets_settled_once_samples_are_proven(turn, monkeypatch, workers):
-    monkeypatch.setattr(_sample_cache, "OFTEN", 1)  # with each look, as long as it is not
-    turn(EDIT)
-    run(Slow(), num_workers=workers)
-    assert MADE.sum() < 2.5 * 64  # else 224
-
-
 def test_what_is_made_quickly_is_not_kept(turn, monkeypatch):
     # microseconds on both sides: a neighbour on the cores may make any one of them the slower
-    monkeypatch.setattr(_sample_cache, "LEAST", 1000.0)
+    monkeypatch.setattr(dataset, "LEAST", 1000.0)
     session = turn(EDIT)
     run(Quick())
     assert "is as fast as" in session.declined["dataset.cache"]
@@ -408,7 +382,7 @@ def test_a_fault_in_it_is_not_the_jobs(turn, monkeypatch, name):
 
     torch.manual_seed(1)
     plain = run(Slow())
-    monkeypatch.setattr(dataset if name == "Room" else _sample_cache, name, broken)
+    monkeypatch.setattr(dataset, name, broken)
     session = turn(EDIT)
     torch.manual_seed(1)
     assert run(Slow()) == plain

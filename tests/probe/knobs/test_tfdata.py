@@ -60,13 +60,3 @@ def test_a_function_that_calls_itself_ends():
         return recurse(i - 1) if i else 0
 
     assert tfdata.explain_unsafe(recurse) == ""
-
-
-class Iterator:
-    _iterator_resource = _components = "open"
-
-
-class Stubborn:
-    """An iterator of another version, whose resource cannot be let go."""
-
-    __slots__ = ("__weakref__",)

@@ -16,16 +16,12 @@ MEASURED: Final = "measured"
 BACKWARD: Final = 3
 """times the FLOPs and bytes of the forward pass that forward and backward together take"""
 LEAST_PAIRS: Final = 4
-ALONE: Final = 0.25
-"""relative error of a gain that was measured outside of the model: ten layers measured alone and
-then in place differed by up to 16 % of the step"""
 IN_PLACE: Final = 0.05
 """share of a pass that is within the error of a swap in the live model: jobs that were really
 changed differed from what was predicted by up to 6 % of their step"""
 TITLES: Final = {
     "channels_last": "channels_last memory format for the whole model",
     "bfloat16": "bfloat16 autocast for the whole model",
-    "layer": "one call over all time steps instead of the loop over",
 }
 NOTES: Final = (
     "pruning, quantisation and distillation are bounded by the layers that they remove: no more "
@@ -54,7 +50,7 @@ def describe_look(look: ModelLook, step_s: float | None, passes: int) -> Archite
     """
     pass_s = float(np.median(look.passes)) if look.passes else None
     layers = _list_layers(look)
-    swaps = [*_list_swaps(look, step_s, passes), *_list_cells(look, step_s, passes)]
+    swaps = _list_swaps(look, step_s, passes)
     unknown = [] if look.state == MEASURED else [f"the step was not repeated: {look.state}"]
     return Architecture(
         batch=look.batch,
@@ -101,52 +97,19 @@ def _list_swaps(look: ModelLook, step_s: float | None, passes: int) -> list[Laye
     for swap in look.swaps:
         if swap.kind not in TITLES:  # of a recording by an earlier version
             continue
-        names = _shorten(swap.modules)
-        step, change = _predict_step(swap.pairs, None, step_s, share)
+        step, change = _predict_step(swap.pairs, step_s, share)
         why = swap.failed and f"not applicable to this model: {swap.failed}"
         found.append(
             LayerSwap(
                 kind=swap.kind,
-                title=f"{TITLES[swap.kind]} {names}".strip(),
-                modules=list(swap.modules),
+                title=TITLES[swap.kind],
                 keeps=swap.keeps,
-                in_place=True,
                 step_s=step,
                 change=change,
                 why=why or (None if change else "no difference beyond the noise"),
             )
         )
     return found
-
-
-def _list_cells(look: ModelLook, step_s: float | None, passes: int) -> list[LayerSwap]:
-    found, share = [], _pass_share(look, step_s, passes)
-    pass_s = float(np.median(look.passes)) if look.passes else 1.0
-    for kind, steps in dict.fromkeys((cell.kind, cell.steps) for cell in look.cells):
-        cells = [cell for cell in look.cells if (cell.kind, cell.steps) == (kind, steps)]
-        rounds = zip(*(cell.pairs for cell in cells), strict=False)  # a stack is one layer
-        pairs = [(sum(a for a, _ in pair), sum(b for _, b in pair)) for pair in rounds]
-        step, change = _predict_step(pairs, pass_s, step_s, share)
-        names = [cell.module for cell in cells]
-        found.append(
-            LayerSwap(
-                kind="layer",
-                title=f"nn.{kind.removesuffix('Cell')}: {TITLES['layer']} {_shorten(names)} "
-                f"({steps} calls)",
-                modules=names,
-                keeps=True,
-                in_place=False,
-                step_s=step,
-                change=change,
-                why=None if change else "no difference beyond the noise",
-            )
-        )
-    return found
-
-
-def _shorten(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return ", ".join(names[:2]) + rest
 
 
 def _pass_share(look: ModelLook, step_s: float | None, passes: int) -> float:
@@ -156,22 +119,18 @@ def _pass_share(look: ModelLook, step_s: float | None, passes: int) -> float:
 
 
 def _predict_step(
-    pairs: Sequence[tuple[float, float]], pass_s: float | None, step_s: float | None, share: float
+    pairs: Sequence[tuple[float, float]], step_s: float | None, share: float
 ) -> tuple[float | None, tuple[float, float] | None]:
     """The step with a swap, and how many times shorter it is: what the lower quartiles of both
     sides save, since what disturbs a pass makes it longer, as a share of the pass, since the job's
     own takes another time; between the quartiles of the pairs, widened by the error of the method.
-    No interval where it contains 1. ``pass_s`` is a pass of the model where the pairs are none."""
+    No interval where it contains 1."""
     if step_s is None or len(pairs) < LEAST_PAIRS:
         return None, None
     plain, changed = np.array(pairs).T
-    first, then = np.percentile(plain, 25), np.percentile(changed, 25)
-    # apart from the model a part may take longer than the whole pass: it is at most all of it
-    saved = np.minimum(plain / (pass_s or plain), 1.0) * (1.0 - changed / plain)
-    middle = min(first / (pass_s or first), 1.0) * (1.0 - then / first)
-    low, high = np.percentile([*saved, middle], (25, 75))
-    margin = ALONE * np.abs((low, high)) if pass_s else np.full(2, IN_PLACE)
-    low, high = low - margin[0], high + margin[1]
+    middle = 1.0 - np.percentile(changed, 25) / np.percentile(plain, 25)
+    low, high = np.percentile([*(1.0 - changed / plain), middle], (25, 75))
+    low, high = low - IN_PLACE, high + IN_PLACE
     steps = [max(step_s * (1.0 - share * each), 0.01 * step_s) for each in (low, middle, high)]
     change = (float(step_s / steps[0]), float(step_s / steps[2]))
     if change[0] <= 1.0 <= change[1]:

@@ -23,8 +23,8 @@ def slower_model_form(facts: Facts) -> Proof | None:
 
     Why it costs
     ------------
-    The present form takes longer for the same result, apart from rounding or precision: a loop over
-    recurrent cells, another memory format, operators in 32 bits.
+    The present form takes longer for the same result, apart from rounding or precision: another
+    memory format, operators in 32 bits.
 
     How it is detected
     ------------------

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from whyidle.fix.arms import orphan_cleanup
+import psutil
+
 from whyidle.fix.arms.process_report import (
     FEWEST,
     ProcessReport,
@@ -116,7 +117,7 @@ class ArmWatchdog:
                 (self._stop_asked_at, GRACE_S),
                 (self._lost_at, LOST_S),
             )
-            if self._stop_asked_at is not None and orphan_cleanup.is_finished(self.child.pid):
+            if self._stop_asked_at is not None and _is_finished(self.child.pid):
                 return None
             if self.full:
                 return None
@@ -230,15 +231,65 @@ def run_arm(
             with start_monitor(recording, child.pid) if request.profile else nullcontext():
                 status = watchdog.wait_for_end()
         finally:
-            descendants = orphan_cleanup.descendants(child.pid)
+            descendants = _descendants(child.pid)
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-            orphan_cleanup.end_processes(recording, descendants)
+            _end_processes(recording, descendants)
     # the last characters of its output
     text = (folder / "said.txt").read_text("utf-8", "replace")[-20_000:]
     result = _read_result(watchdog, status, time.monotonic() - begin, text)
     return replace(result, swayed=bool(request.sway), failed_at_link=patched.failed_on_link(text))
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    """Living descendants of a process."""
+    with suppress(psutil.Error, OSError):
+        return psutil.Process(pid).children(recursive=True)
+    return []
+
+
+def _is_finished(pid: int) -> bool:
+    """Whether only stopped shells are left, which would continue with their script."""
+    with suppress(psutil.Error, OSError):
+        if psutil.Process(pid).status() == psutil.STATUS_STOPPED:
+            still = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE)
+            return all(each.status() in still for each in _descendants(pid))
+    return False
+
+
+def _end_processes(recording: Path, descended: Sequence[psutil.Process]) -> None:
+    """End all processes of an arm, and wait until they are gone.
+
+    Launchers start ranks in sessions of their own, so processes are found by the recording in their
+    environment. A process that is just starting has none yet; ``descended`` are known descendants.
+    """
+    until = time.monotonic() + 5.0  # a killed process frees its memory first
+    left = [*descended, *_recorded_processes(recording)]
+    while (
+        left := [process for process in left if _is_alive(process)]
+    ) and time.monotonic() < until:
+        for process in left:
+            with suppress(psutil.Error, OSError):
+                process.kill()
+        time.sleep(0.01)
+        left += _recorded_processes(recording)
+
+
+def _recorded_processes(recording: Path) -> list[psutil.Process]:
+    return [process for process in psutil.process_iter() if _run_of(process) == str(recording)]
+
+
+def _run_of(process: psutil.Process) -> str | None:
+    with suppress(psutil.Error, OSError):
+        return process.environ().get("WHYIDLE_RUN")
+    return None
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with suppress(psutil.Error, OSError):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _arm_place(command: Sequence[str], patch: SourcePatch | None, folder: Path) -> PatchedCommand:

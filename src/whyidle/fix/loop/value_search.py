@@ -7,7 +7,7 @@ arm does not count as a gain.
 from __future__ import annotations
 
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -27,24 +27,14 @@ NEAR = 1.05
 """a value within this factor of the fastest is as good: a worker costs memory, files and a core"""
 
 
-def choose_value(
-    step_s: Mapping[int, float],
-    *,
-    startup_s: Mapping[int, float] | None = None,
-    steps_left: float | None = None,
-) -> int:
-    """Choose the smallest value whose cost is within ``NEAR`` of the fastest. The cost is the step
-    time, s, with a share of the start-up, s, for each of the job's ``steps_left``, if known.
+def choose_value(step_s: Mapping[int, float]) -> int:
+    """Choose the smallest value whose step time is within ``NEAR`` of the fastest.
 
     Raises:
         ValueError: ``step_s`` is empty.
     """
-    extra_s = startup_s if startup_s and steps_left else {}
-    cost = {
-        number: each + extra_s.get(number, 0.0) / (steps_left or 1.0)
-        for number, each in step_s.items()
-    }
-    return min(number for number in cost if cost[number] <= NEAR * min(cost.values()))
+    fastest = min(step_s.values())
+    return min(number for number, each in step_s.items() if each <= NEAR * fastest)
 
 
 FILES_EACH = 12
@@ -105,31 +95,15 @@ def choose_candidate_value(session: TrialSession, candidate: Candidate) -> Chose
     session.listener.show_stage(f"{candidate.fix}: which {edit.knob} of {values} is fastest")
     entries = [_with_value(candidate, edit, value) for value in among]
     results = [session.run_trial_arm(session.merged_edits(entry)) for entry in entries]
-    races = list(zip(among, entries, results, strict=True))
-    searched = [_search_entry(edit.knob, value, result) for value, _, result in races]
+    searched = [
+        _search_entry(edit.knob, value, result)
+        for value, result in zip(among, results, strict=True)
+    ]
     steps_s = {one.value: one.step_s for one in searched if one.step_s}
     if steps_s:
-        return ChosenValue(entries[among.index(_choose_value(session, steps_s, races))], searched)
-    whys = [failure_reason(result, entry) for _, entry, result in races]
+        return ChosenValue(entries[among.index(choose_value(steps_s))], searched)
+    whys = [failure_reason(ran, entry) for ran, entry in zip(results, entries, strict=True)]
     return ChosenValue(candidate, searched, whys[0] if whys and all(whys) else None)
-
-
-def _choose_value(
-    session: TrialSession,
-    steps_s: dict[int, float],
-    races: Sequence[tuple[int, Candidate, ArmResult]],
-) -> int:
-    startup_s = {
-        value: max(result.seconds - len(result.report.marks) * steps_s[value], 0.0)
-        for value, _, result in races
-        if value in steps_s and result.report is not None
-    }
-    remaining = (
-        session.remaining_job.remaining_steps(min(steps_s.values()))
-        if session.remaining_job
-        else None
-    )
-    return choose_value(steps_s, startup_s=startup_s, steps_left=remaining)
 
 
 def _within_limits(candidate: Candidate, most: int | None) -> Candidate:

@@ -17,9 +17,8 @@ from typing import Any
 RECORD = struct.Struct("<QI4x")
 """header of a sample: length and checksum"""
 IN_ORDER = platform.machine() in ("x86_64", "AMD64", "i686")
-OFF, PROVEN, EVERY = range(3)
-"""shared state of a dataset: whether the cache was dropped, how many samples have proven it, and
-the number of reads per sample that is computed again (0: not yet known)"""
+OFF, PROVEN = range(2)
+"""shared state of a dataset: whether the cache was dropped, and how many samples have proven it"""
 
 
 class Room:
@@ -68,8 +67,8 @@ class Index:
     def __init__(self, room: Room, items: int) -> None:
         self.room = room
         self.items = items
-        whole: Any = memoryview(mmap.mmap(-1, 8 * (items + EVERY + 1))).cast("q")
-        self.state, self.places = whole[: EVERY + 1], whole[EVERY + 1 :]
+        whole: Any = memoryview(mmap.mmap(-1, 8 * (items + PROVEN + 1))).cast("q")
+        self.state, self.places = whole[: PROVEN + 1], whole[PROVEN + 1 :]
 
     def get(self, item: int) -> bytes | None:
         """Return a sample, if it is stored."""

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from ..core import cpu_cores as cores
@@ -28,8 +28,6 @@ THREADS = "loader.worker_threads"
 AFFINITY = "loader.full_affinity"
 WORKER_START = (THREADS, AFFINITY)
 PERSISTENT = "loader.persistent_workers"
-MOST_CHANGES = 2
-"""changes between epochs after which workers are no longer persistent, as for ``dataset.cache``"""
 CHANGED = "the loop changes what its workers load from (dataset, collate_fn or worker_init_fn)"
 
 
@@ -210,65 +208,19 @@ def _set_threads(threads: int) -> None:
 
 
 class KeptWorkers:
-    """The persistent workers of one loader, as long as the script does not change what they load
-    from: a persistent worker holds the dataset of the epoch in which it was started. If the loop
-    draws new negatives into the dataset, sets its epoch or replaces its transform, the next epoch
-    starts new workers; after repeated changes, or if the dataset has no hash, workers are no longer
-    persistent. A single change is enough to withdraw the knob."""
-
-    def __init__(self, session: KnobSession) -> None:
-        self.session = session
-        self.line = session.line
-        self.hash = b""
-        self.left = False
-        self.changes = 0
-
-    def begin_epoch(self, loader: Any, others: Iterable[KeptWorkers]) -> bool:
-        """Return whether the workers may stay. If those of ``others`` stay, a change is reported
-        only for the line that creates this loader."""
-        was = self.hash
-        try:
-            self.hash = hash_contents(
-                loader.dataset, loader.collate_fn, loader.worker_init_fn, skip_shared=True
-            )
-        except NoHashError as reason:
-            self._report(f"it is unknown whether the loop changes its dataset: {reason}", others)
-            return False
-        if loader._iterator is None:
-            return True
-        if was == self.hash:
-            _draw_seed(loader)
-            return True
-        loader._iterator = None  # PyTorch has no public way to end kept workers
-        self.changes += 1
-        self._report(CHANGED, others)
-        return self.changes <= MOST_CHANGES
-
-    def _report(self, why: str, others: Iterable[KeptWorkers]) -> None:
-        self.left = True
-        if any(not other.left and other.line != self.line for other in others):
-            self.session.decline_knobs([PERSISTENT], why, self.line)
-        else:
-            self.session.release_knob(PERSISTENT, why)
-
-
-def _draw_seed(loader: Any) -> None:
-    """Draw what starting workers draws from the job's generator, which shuffles next, so that the
-    job's random numbers stay the same."""
-    import torch
-
-    torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
-
-
-class Loaders:
-    """The loaders whose workers are persistent only because of this knob."""
+    """The persistent workers of the loaders that this knob gave them, as long as the script does
+    not change what they load from: a persistent worker holds the dataset of the epoch in which it
+    was started. If the loop draws new negatives into the dataset, sets its epoch or replaces its
+    transform, or if the dataset has no hash, the next epoch starts new workers, the loader keeps
+    none from then on, and the knob is withdrawn."""
 
     def __init__(self, session: KnobSession) -> None:
         self.session = session
         self.datasets: weakref.WeakSet[Any] = weakref.WeakSet()
         """their datasets: frameworks create loaders from the attributes of other loaders"""
-        self.kept: dict[int, KeptWorkers] = {}
-        """by the loader's id, as loaders may be pickled, copied or unhashable"""
+        self.hashes: dict[int, bytes] = {}
+        """of what workers load from, by the loader's id, as loaders may be pickled, copied or
+        unhashable"""
 
     def add_loader(self, loader: Any, changed: bool) -> None:
         """Register a new loader; ``changed``: this knob made its workers persistent."""
@@ -279,33 +231,58 @@ class Loaders:
         except TypeError:  # a list, for example, has neither hash nor weak references
             ours = changed
         if ours and loader.persistent_workers:
-            self.kept[id(loader)] = KeptWorkers(self.session)
-            weakref.finalize(loader, self.kept.pop, id(loader), None).atexit = False
+            self.hashes[id(loader)] = b""
+            weakref.finalize(loader, self.hashes.pop, id(loader), None).atexit = False
 
     def begin_epoch(self, loader: Any) -> None:
         """Check a loader before its iterator is created."""
-        kept = self.kept.get(id(loader))
-        if kept is None or self.session.run_contained(
-            [PERSISTENT], kept.begin_epoch, loader, self.kept.values()
+        if id(loader) not in self.hashes or self.session.run_contained(
+            [PERSISTENT], self._may_stay, loader
         ):
             return
         vars(loader)["persistent_workers"] = False  # PyTorch refuses to set it later
-        loader._iterator = None
-        del self.kept[id(loader)]
+        loader._iterator = None  # PyTorch has no public way to end kept workers
+        del self.hashes[id(loader)]
+
+    def _may_stay(self, loader: Any) -> bool:
+        was = self.hashes[id(loader)]
+        try:
+            now = self.hashes[id(loader)] = hash_contents(
+                loader.dataset, loader.collate_fn, loader.worker_init_fn, skip_shared=True
+            )
+        except NoHashError as reason:
+            why = f"it is unknown whether the loop changes its dataset: {reason}"
+            self.session.release_knob(PERSISTENT, why)
+            return False
+        if loader._iterator is None:
+            return True
+        if was == now:
+            _draw_seed(loader)
+            return True
+        self.session.release_knob(PERSISTENT, CHANGED)
+        return False
 
 
-def check_workers(session: KnobSession) -> Loaders:
+def _draw_seed(loader: Any) -> None:
+    """Draw what starting workers draws from the job's generator, which shuffles next, so that the
+    job's random numbers stay the same."""
+    import torch
+
+    torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+
+
+def check_workers(session: KnobSession) -> KeptWorkers:
     """Check persistent workers whenever an epoch begins."""
     from torch.utils.data import DataLoader
 
-    loaders = Loaders(session)
+    kept = KeptWorkers(session)
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def iterate(self: Any) -> Any:
-            loaders.begin_epoch(self)
+            kept.begin_epoch(self)
             return original(self)
 
         return iterate
 
     session.replace_function(DataLoader, "__iter__", make)
-    return loaders
+    return kept

@@ -31,29 +31,8 @@ def apply(session: KnobSession, edits: dict[str, Any]) -> None:
             own = {k: v for k, v in edits.items() if k.partition(".")[2] in takes}
             if own and "__init__" in vars(kind):
                 session.wrap_constructor(kind, functools.partial(_wrap_init, session, own, kind))
-    _watch_for_others(session, edits)
-
-
-def _watch_for_others(session: KnobSession, edits: dict[str, Any]) -> None:
-    """Decline if the optimizer that steps has no such switch."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
-    seen: set[type] = set()
-
-    def after_step(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if type(optimizer) not in seen:  # a hook must not remove itself while hooks are called
-            seen.add(type(optimizer))
-            session.run_contained(edits, check_switches, optimizer)
-
-    def check_switches(optimizer: Any) -> None:
-        names = [knob.partition(".")[2] for knob in edits]
-        if not any(name in group for group in optimizer.param_groups for name in names):
-            kind = type(optimizer)
-            session.decline_knobs(
-                edits, f"{kind.__module__}.{kind.__qualname__} has no switch {' or '.join(names)}"
-            )
-
-    session.undo.append(register_optimizer_step_post_hook(after_step).remove)
+    names = " or ".join(knob.partition(".")[2] for knob in edits)
+    session.wait_for(edits, f"the job makes no optimizer of PyTorch with the switch {names}")
 
 
 def _wrap_init(

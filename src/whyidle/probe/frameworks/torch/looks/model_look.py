@@ -27,9 +27,6 @@ TOO_SHORT = "the job ended before the fifth step of a PyTorch optimizer (Keras o
 "count)"
 ROUNDS, MOST_ROUNDS, ROUNDS_S = 7, 13, 2.0
 """timed passes with and without a swap, in turn, and as many more as so many seconds allow"""
-CELLS = ("LSTMCell", "GRUCell", "RNNCell")
-LEAST_CALLS = 8
-"""calls of a cell in one pass that are a loop over time steps"""
 TIMES = (4, 16)
 """multiples of the batch whose passes are timed"""
 BATCH_ROUNDS = 4
@@ -144,16 +141,13 @@ def _channels_last(torch: Any, modules: list[Any]) -> Iterator[None]:
 class ModelPass(RepeatedPass):
     """The measurements, at a step boundary."""
 
-    rows_of: dict[int, int]
-    """by ``id`` of a module: the first dimension of its input"""
-
     def measure(self) -> None:
         """Measure everything.
 
         Raises:
             NotReplayableError: the step cannot be computed again.
         """
-        torch, tape, self.rows_of = self.torch, self.tape, {}
+        torch, tape = self.torch, self.tape
         tape.keep_needed()
         self._list_modules(tape.modules())
         check_modules(self.modules)
@@ -167,7 +161,6 @@ class ModelPass(RepeatedPass):
             self.found["batches"] = list(self._time_batches(leaves)) if size else []
             self.found["calls"] = self._observe_calls(leaves)
             self.found |= self._measure_device()
-            self.found["cells"] = self._time_cells()
             self.found["swaps"] = self._time_swaps(leaves)
 
     # -- larger batches -----------------------------------------------------------------------
@@ -253,7 +246,7 @@ class ModelPass(RepeatedPass):
 
     def _time_swap(self, swap: Swap, leaves: dict[int, Any]) -> dict[str, Any]:
         """Passes with and without a swap, in turn, s."""
-        row: dict[str, Any] = {"kind": swap.kind, "modules": [], "keeps": swap.keeps, "pairs": []}
+        row: dict[str, Any] = {"kind": swap.kind, "keeps": swap.keeps, "pairs": []}
         begin = time.monotonic()
         try:
             for turn in range(MOST_ROUNDS):
@@ -275,52 +268,6 @@ class ModelPass(RepeatedPass):
         them, as in a job."""
         self._pass(leaves)
         return self._time_pass(leaves)
-
-    def _time_cells(self) -> list[dict[str, Any]]:
-        """Cells that are called in a loop, against the layer that runs over all time steps: both
-        alone, with the cell's own weights and input, forward and backward, in turn."""
-        calls = {row[0]: row[1] for row in self.found["calls"]}
-        rows = []
-        for number, module in enumerate(self.modules):
-            kind, steps = type(module).__name__, calls.get(number, 0)
-            if kind not in CELLS or steps < LEAST_CALLS or not self._has_time(ROUNDS):
-                continue
-            rows.append({"module": self.names[id(module)], "kind": kind, "steps": steps,
-                         "pairs": self._time_cell(module, kind, steps)})  # fmt: skip
-        return rows
-
-    def _time_cell(self, cell: Any, kind: str, steps: int) -> list[list[float]]:
-        torch, weight = self.torch, cell.weight_ih
-        like = {"device": weight.device, "dtype": weight.dtype}
-        layer = getattr(torch.nn, kind.removesuffix("Cell"))(
-            cell.input_size, cell.hidden_size, bias=cell.bias, **like
-        )
-        own = dict(cell.named_parameters())
-        for name, parameter in layer.named_parameters():
-            parameter.data = own[name.removesuffix("_l0")].data
-        shape = (steps, self.rows_of[id(cell)], cell.input_size)
-        x = torch.randn(shape, **like, requires_grad=True)
-
-        def run_cells() -> Any:
-            state, outputs = None, []
-            for step in range(steps):
-                state = cell(x[step], state)
-                outputs.append(state[0] if isinstance(state, tuple) else state)
-            return torch.stack(outputs)
-
-        def run_pass(forward: Callable[[], Any], parameters: list[Any]) -> float:
-            return self._time_work(
-                lambda: torch.autograd.grad(forward().sum(), [x, *parameters], allow_unused=True)
-            )
-
-        pairs = [
-            [
-                run_pass(run_cells, list(cell.parameters())),
-                run_pass(lambda: layer(x)[0], list(layer.parameters())),
-            ]
-            for _ in range(ROUNDS)
-        ]
-        return pairs[1:]
 
 
 class _Calls:
@@ -365,9 +312,7 @@ class _CallTable:
             row = self.rows.setdefault(number, _Calls())
             row.calls += 1
             row.forward += read() - self._open.pop()
-            inputs = list(find_tensors(args))
-            self.owner.rows_of[id(module)] = len(inputs[0]) if inputs and inputs[0].dim() else 1
-            tensors = [*inputs, *find_tensors(result), *module.parameters()]
+            tensors = [*find_tensors((args, result)), *module.parameters()]
             row.moved += sum(t.numel() * t.element_size() for t in tensors)
             for tensor in find_tensors(result):
                 if tensor.requires_grad:
