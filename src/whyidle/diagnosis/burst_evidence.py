@@ -16,19 +16,17 @@ import numpy as np
 
 from whyidle.analysis.device.sync_sites import waiting_lines
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.lines.sampled_lines import lines_with_share
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.steps.step_detection import StepWindows, find_steps
 from whyidle.errors import InputError
-from whyidle.model.cause import MOSTLY, Cause, Proof
+from whyidle.model.cause import Cause, Proof
 from whyidle.model.number_text import format_duration
-from whyidle.model.process_facts import BurstFacts, BurstInRun, BurstLog
-from whyidle.model.timeline import HostKind, Timeline
+from whyidle.model.process_facts import BurstFacts, BurstInRun
+from whyidle.model.timeline import Timeline
 from whyidle.readers import kineto, xplane
 
 _ORDINARY = ("as many", "closed")
 """beginnings of expected reasons for the last burst, which need no note"""
-TOO_MANY = "a step has too many operators"  # reason given by the probe
 NO_KERNELS = (
     "no profile contains device activity, so causes that need kernels were not checked: the "
     "profiler recorded none, or its file is truncated"
@@ -126,25 +124,13 @@ def notes_on(job: Job) -> list[str]:
         notes += [f"{prefix}{_describe_burst(facts, item)}" for item in shown]
         if log.off and not log.off.startswith(_ORDINARY):
             first = "no further profile" if shown else "no burst"
-            notes.append(f"{prefix}{first} was recorded: {log.off}{_count_operators(facts, log)}")
+            notes.append(f"{prefix}{first} was recorded: {log.off}")
         burst = facts.burst
         if burst is None and not facts.on_cpu and any(item.state == "recorded" for item in shown):
             notes.append(f"{prefix}{NO_KERNELS}")
         if burst is not None and facts.on_cpu and burst.operators:
             notes.append(f"{prefix}{_dominant_operator(facts, burst)}")
     return notes
-
-
-def _count_operators(facts: Facts, log: BurstLog) -> str:
-    nodes, seconds = log.counted_s or (0, 0.0)
-    if log.off != TOO_MANY or not nodes:
-        return ""
-    text = f"; one step has {nodes:,} graph nodes of {format_duration(seconds / nodes)} each"
-    lines = lines_with_share(facts, facts.time_of("compute"), HostKind.OP) if facts.on_cpu else []
-    if lines and lines[0][1] >= MOSTLY and lines[0][0].file:
-        place, share = lines[0]
-        text += f"; {share:.0%} of their time is at {Path(str(place.file)).name}:{place.line}"
-    return f"{text}. If the model is called many times per step, batch the calls"
 
 
 def _describe_burst(facts: Facts, burst: BurstFacts) -> str:
