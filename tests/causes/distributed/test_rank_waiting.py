@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.ranks.late_rank_work import find_late_work
+from whyidle.causes.distributed._rank_waiting import find_late_work
 from whyidle.testing.builder import Builder, us
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"
