@@ -144,14 +144,6 @@ def test_rarer_collections_win_what_the_rarer_ones_do_not_take():
     assert won[1].low > won[2].low
 
 
-def test_collections_that_are_rare_are_not_to_be_made_rarer():
-    made = job("<built-in function collect>", ms(900), every=110, steps=220)
-    proof = judge("python-gc-pauses", made)
-    assert proof is not None
-    assert proof.facts.explicit
-    assert proof.facts.thinned is None
-
-
 def test_a_pause_while_the_host_is_steps_ahead_is_still_seen():
     job = Builder()
     for step in range(12):
