@@ -192,7 +192,6 @@ SICK = {
     "heavy-cpu-transform": (replace(WORK, cores=2.0), replace(WORK, cpu=35, cores=2.0)),
     "remote-storage-fetch-stall": (STORED, replace(STORED, storage=7)),
     "small-file-random-io": (SMALL, replace(SMALL, storage=14)),
-    "page-cache-thrash": (AGAIN, replace(AGAIN, storage=28)),
     "bursty-loader-shallow-prefetch": (BURSTY, replace(BURSTY, prefetch=8)),
     "worker-handoff-bottleneck": (HANDED, replace(HANDED, pickle=3, unpickle=2.5)),
     "cpu-oversubscription": (CROWDED, replace(CROWDED, others=0, delay=0, threads=1)),
@@ -205,7 +204,6 @@ WAITS = {
     "heavy-cpu-transform": "work",
     "remote-storage-fetch-stall": "storage",
     "small-file-random-io": "small files",
-    "page-cache-thrash": "cache",
     "bursty-loader-shallow-prefetch": "burst",
     "worker-handoff-bottleneck": "handoff",
     "cpu-oversubscription": "crowd",
@@ -223,6 +221,12 @@ def test_found_and_the_prediction_covers_the_twin(cause):
     assert {place.file for place in proof.where} <= {"/job/data.py", "/job/train.py"}
     assert proof.where
     assert judge(cause, cured) is None or judge(cause, cured).high < proof.high / 2
+
+
+def test_data_that_is_read_again_in_each_epoch_is_to_stay_in_memory():
+    proof = judge("remote-storage-fetch-stall", AGAIN)
+    assert "in later epochs comes from disk again" in proof.headline
+    assert covers(proof, speedup(AGAIN, replace(AGAIN, storage=28)), slack=0.04)
 
 
 def test_more_workers_wait_for_more_at_a_time():
@@ -778,9 +782,6 @@ PAIRS = {
     ),
     "narrowed-cpu-affinity": Pair(
         sick=lambda: BOUND.run, healthy=lambda: replace(BOUND, given=None).run
-    ),
-    "page-cache-thrash": Pair(
-        sick=lambda: AGAIN.run, healthy=lambda: replace(AGAIN, reread=0.0).run
     ),
     "remote-storage-fetch-stall": Pair(
         sick=lambda: STORED.run, healthy=lambda: replace(STORED, storage=30).run
