@@ -8,7 +8,7 @@ import pytest
 
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.diagnosis.applicable_fixes import (
+from whyidle.diagnosis.diagnose import (
     find_subjects,
     fit_subjects,
     keep_applicable_fixes,

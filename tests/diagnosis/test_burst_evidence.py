@@ -152,22 +152,6 @@ def test_why_there_were_no_more_is_said_where_it_matters(run, off, said):
     assert "the profile at step 7 failed: abandoned: a fork" in notes
 
 
-def test_many_small_operators_are_told_with_how_small_they_are_and_where():
-    """Of a step that has too many of them for a burst."""
-    job = RecordedJob()
-    for _ in range(20):
-        job.work("/torch/nn/linear.py(134): forward;/job/train.py(41): <module>", ms(80))
-        job.backward("/torch/autograd/graph.py(979): run;/job/train.py(59): <module>", ms(20))
-        job.step("/torch/optim/adam.py(90): step;/job/train.py(60): <module>", ms(5))
-    live = job.timeline()
-    bursts = {"bursts": [], "off": burst_evidence.TOO_MANY, "counted_s": (3000, 0.105)}
-    notes = diagnose_job([add_facts(live, {"bursts": bursts})]).coverage.notes
-    (said,) = [note for note in notes if burst_evidence.TOO_MANY in note]
-    assert said.startswith("no burst was recorded: ")
-    assert "3,000 graph nodes of 0.035 ms each" in said
-    assert "75% of their time is at train.py:41" in said
-
-
 def test_one_that_the_end_of_the_job_cut_off_is_no_news(run):
     bursts = {"bursts": [{"state": "abandoned: closed", "step": 7}], "off": "closed"}
     notes = diagnose_job([add_facts(run[0], {"bursts": bursts})]).coverage.notes

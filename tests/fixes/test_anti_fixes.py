@@ -75,7 +75,6 @@ VARIANTS = [
         "traced": flag,
         "renewed": "function" if flag else "",
         "called": "fit" if flag else "",
-        "unrolled": "train.py:19" if flag else "",
         "switched": flag,
         "waits": flag,
         "line": "train.py:19" if flag else "",

@@ -71,45 +71,6 @@ def test_work_is_not_moved_to_a_busy_gpu():
     assert "GPU" not in plan("cheaper-transforms", compute=0.9).summary
 
 
-def test_a_compiler_cache_needs_a_compiler():
-    assert plan("compile-cache", compiler=False) is None
-    assert plan("compile-cache", compiler=True) is not None
-
-
-@pytest.mark.parametrize(
-    ("fix", "facts"),
-    [
-        ("packed-copies", {"fragmented": False}),
-        ("narrow-batches", {"type": ""}),
-        ("transforms-in-workers", {"inside": True}),
-    ],
-)
-def test_the_other_half_of_a_cause_is_declined(fix, facts):
-    assert plan(fix, **facts) is None
-
-
-@pytest.mark.parametrize(
-    ("fix", "facts"),
-    [
-        ("packed-copies", {"fragmented": True}),
-        ("narrow-batches", {"type": "double"}),
-        ("batch-by-length", {}),
-        ("transforms-in-workers", {"function": "f"}),
-        ("cheaper-transforms", {"function": "f"}),
-        ("steady-recording", {}),
-        ("released-gpus", {"used": 1, "listed": 8}),
-        ("one-process-per-gpu", {"used": 1, "listed": 8}),
-        ("move-to-device", {}),
-        ("link-check", {}),
-    ],
-)
-def test_advice_edits_nothing(fix, facts):
-    told = plan(fix, **facts)
-    assert not told.automatic
-    assert told.edits == ()
-    assert told.summary
-
-
 @pytest.mark.parametrize(("facts", "logs"), [({}, False), ({"tracker": False}, True)])
 def test_only_what_logs_is_told_of_histograms(facts, logs):
     assert ("histograms" in plan("fewer-reports", **facts).summary) == logs
@@ -130,14 +91,6 @@ def test_data_that_workers_cannot_have_is_left_to_its_owner():
     held = plan("loader-workers", workers=2, unfit="dataset.db is open: open it in each worker")
     assert not held.automatic
     assert "dataset.db is open: open it in each worker; then {edits}" in held.summary
-
-
-def test_what_may_change_learning_asks_for_it():
-    consents = {name: t.consent for name, t in catalog.load_fixes().items()}
-    assert consents["one-process-per-gpu"] == "convergence"
-    assert consents["narrow-batches"] == "numerics"
-    assert consents["pinned-copies"] == "none"
-    assert consents["loader-workers"] == "rounding"
 
 
 def test_evaluations_are_thinned_only_where_they_are_seen_to_recur():

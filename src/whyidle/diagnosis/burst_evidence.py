@@ -7,28 +7,33 @@ the burst recorded the device.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from whyidle.analysis.device.sync_sites import waiting_lines
+from whyidle.analysis.arrays import I64
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.lines.sampled_lines import lines_with_share
+from whyidle.analysis.integer_codes import is_among
+from whyidle.analysis.intervals import union_of
+from whyidle.analysis.lines.source_lines import in_library
 from whyidle.analysis.ranks.job import Job
 from whyidle.analysis.steps.step_detection import StepWindows, find_steps
 from whyidle.errors import InputError
-from whyidle.model.cause import MOSTLY, Cause, Proof
+from whyidle.model.cause import MOST_PLACES, Cause, Proof
+from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
-from whyidle.model.process_facts import BurstFacts, BurstInRun, BurstLog
-from whyidle.model.timeline import HostKind, Timeline
+from whyidle.model.process_facts import BurstFacts, BurstInRun
+from whyidle.model.roles import Role
+from whyidle.model.timeline import Timeline
 from whyidle.readers import kineto, xplane
 
 _ORDINARY = ("as many", "closed")
 """beginnings of expected reasons for the last burst, which need no note"""
-TOO_MANY = "a step has too many operators"  # reason given by the probe
 NO_KERNELS = (
     "no profile contains device activity, so causes that need kernels were not checked: the "
     "profiler recorded none, or its file is truncated"
@@ -126,25 +131,13 @@ def notes_on(job: Job) -> list[str]:
         notes += [f"{prefix}{_describe_burst(facts, item)}" for item in shown]
         if log.off and not log.off.startswith(_ORDINARY):
             first = "no further profile" if shown else "no burst"
-            notes.append(f"{prefix}{first} was recorded: {log.off}{_count_operators(facts, log)}")
+            notes.append(f"{prefix}{first} was recorded: {log.off}")
         burst = facts.burst
         if burst is None and not facts.on_cpu and any(item.state == "recorded" for item in shown):
             notes.append(f"{prefix}{NO_KERNELS}")
         if burst is not None and facts.on_cpu and burst.operators:
             notes.append(f"{prefix}{_dominant_operator(facts, burst)}")
     return notes
-
-
-def _count_operators(facts: Facts, log: BurstLog) -> str:
-    nodes, seconds = log.counted_s or (0, 0.0)
-    if log.off != TOO_MANY or not nodes:
-        return ""
-    text = f"; one step has {nodes:,} graph nodes of {format_duration(seconds / nodes)} each"
-    lines = lines_with_share(facts, facts.time_of("compute"), HostKind.OP) if facts.on_cpu else []
-    if lines and lines[0][1] >= MOSTLY and lines[0][0].file:
-        place, share = lines[0]
-        text += f"; {share:.0%} of their time is at {Path(str(place.file)).name}:{place.line}"
-    return f"{text}. If the model is called many times per step, batch the calls"
 
 
 def _describe_burst(facts: Facts, burst: BurstFacts) -> str:
@@ -198,3 +191,33 @@ def locate_burst(burst: BurstFacts, steps: StepWindows, base_ns: int) -> BurstSt
         for moment in (burst.begin, burst.end)
     )
     return BurstSteps(before + 1, max(after, before + 1), after - before == burst.steps)
+
+
+RARE = 0.1
+"""lines in a smaller share of the samples do not matter"""
+
+
+def waiting_lines(facts: Facts) -> tuple[Place, ...]:
+    """Return the user's lines sampled inside such waits in scope, the most frequent first."""
+    host, samples = facts.timeline.host, facts.timeline.looks
+    waits = facts.rows_of(Role.DEVICE_READ)
+    if samples is None:
+        return ()
+    times = samples.time[union_of(host.start[waits], host.end[waits]).contains_times(samples.time)]
+    return lines_at(facts, times, host.thread[waits])
+
+
+def lines_at(facts: Facts, times: I64, threads: NDArray[np.int16]) -> tuple[Place, ...]:
+    """Return the user's lines sampled at some moments on some threads, the most frequent first."""
+    host = facts.timeline.host
+    samples = np.flatnonzero((host.detail >= 0) & is_among(host.thread, np.unique(threads)))
+    rows = np.searchsorted(host.start[samples], times, side="right") - 1
+    rows = samples[rows[rows >= 0]]
+    counts_by_place: Counter[Place] = Counter()
+    _, first, counts = np.unique(host.detail[rows], return_index=True, return_counts=True)
+    for row, count in zip(rows[first], counts, strict=True):
+        place = facts.places.place_of(int(row))
+        if place is not None and not in_library(place):
+            counts_by_place[place] += int(count)
+    common = counts_by_place.most_common(MOST_PLACES)
+    return tuple(place for place, count in common if count >= RARE * len(times))

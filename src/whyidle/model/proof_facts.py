@@ -212,8 +212,6 @@ class InterruptionFacts(ProofFacts):
     plot: bool = False
     histograms: bool = False
     compiler: bool = False
-    unrolled: str = ""  # where a loop is that a compiler unrolls
-    framework: str = ""
     cached: Predicted | None = None  # what compiled code on a disk gains
     without_graph: Predicted | None = None  # what evaluating without gradients gains
     batches: bool = True  # whether evaluations take batches from a loader

@@ -60,23 +60,9 @@ def test_no_queue_is_filled_before_the_epoch_begins():
         assert found.others == 0.0
 
 
-def test_half_of_the_slow_batches_begin_an_epoch():
-    assert waits(2, 24).first == pytest.approx(0.1 / 47)
-    assert waits(2, 24).others == pytest.approx(2 * 0.08 / 47, rel=0.05)
-    assert waits(16, 24).others < 0.1 * waits(2, 24).others
-
-
 @pytest.mark.parametrize(("workers", "waited"), [(1, 4.8), (12, 0.4), (48, 0.1), (60, 0.1)])
 def test_an_epoch_waits_for_its_first_batches(workers, waited):
     """Its 48 batches take 0.1 s each, and the loop hardly anything."""
     costs = np.full(10, 0.1)
     found = wait_in_epochs(costs, 48, workers=workers, between=1e-6)
     assert 48 * found == pytest.approx(waited, rel=0.01)
-
-
-def test_an_epoch_without_end_is_as_one_of_very_many_batches():
-    costs = np.random.default_rng(1).gamma(4.0, 0.02, 300)
-    long, longer = (
-        wait_in_epochs(costs, batches, workers=4, between=0.001) for batches in (10**4, 10**9)
-    )
-    assert long == longer

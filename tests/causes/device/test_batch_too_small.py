@@ -119,18 +119,6 @@ def test_passes_that_are_accumulated_can_be_joined(passes, times):
     assert plan.predicted.speedup <= proof.predicted.speedup
 
 
-def test_a_single_pass_has_nothing_to_exchange():
-    proof = judge(CAUSE, accumulated(1))
-    assert proof.facts.passes == 1
-    assert not fixes(proof)
-
-
-def test_where_passes_are_not_recorded_accumulation_is_not_assumed():
-    proof = judge(CAUSE, forward(8))
-    assert proof.facts.passes is None
-    assert not fixes(proof)
-
-
 PAIRS = {CAUSE: Pair(sick=lambda: forward(8), healthy=lambda: forward(4096))}
 
 

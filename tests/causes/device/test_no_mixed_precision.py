@@ -7,8 +7,6 @@ import pytest
 from cured_twins import covers, judge, twin_speedup
 from imagined_jobs import single_precision
 from whyidle import catalog
-from whyidle.analysis.facts import Facts
-from whyidle.causes.device._lower_precision import cast_launches, cast_time
 from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
@@ -85,46 +83,6 @@ def test_shapes_tell_what_of_a_kernel_sixteen_bits_shorten():
         jobs.append(job)
     proof = judge(CAUSE, jobs[0])
     assert proof.predicted.speedup == pytest.approx(twin_speedup(*jobs), rel=0.05)
-
-
-def cast(weight):
-    job = Builder(device="NVIDIA A100-SXM4-80GB", capability=(8, 0))
-    for _ in range(4):
-        with job.step():
-            for _ in range(20):
-                shapes = [[64, weight], [weight, weight], [weight]]
-                with job.span("aten::linear", "cpu_op", **{"Input Dims": shapes}):
-                    job.op("aten::addmm", kernels=[(GEMMS["tf32"], us(600))], host=us(6))
-            job.op("aten::sum", kernels=[("reduce_kernel", us(2))], host=us(6))
-    return job
-
-
-def test_large_weights_cost_casts():
-    """67 MB are read and 34 written in 49 us, and as much is moved for the gradient."""
-    small, large = (cast_time(Facts(cast(side).timeline())) for side in (64, 4096))
-    assert (large - small) / 80 == pytest.approx(2 * 49e-6, rel=0.02)
-    assert small / 80 == pytest.approx(4 * 2e-6, rel=0.05)  # four of the shortest, with the bias
-
-
-def feed(bias, host):
-    """A host that needs ``host`` us for a launch, and a loop that launches 20 in a step."""
-    job = Builder()
-    shapes = [[64, 256], [256, 256], [256] if bias else []]
-    for _ in range(4):
-        with job.step():
-            for _ in range(20):
-                gemm = [(GEMMS["fp32"], us(host))]
-                job.op("aten::linear", kernels=gemm, host=us(host), dims=shapes)
-    return job
-
-
-def test_a_host_that_is_as_slow_as_the_device_launches_casts_too():
-    """Two for the weight and two for the bias, which is as long again as the step was."""
-    for bias, casts_each in ((False, 2), (True, 4)):
-        facts = Facts(feed(bias, 60).timeline())
-        added = facts.kernel_launching.replay.replayed_length(cast_launches(facts))
-        launched = casts_each * 80 * 60e3
-        assert added - facts.kernel_launching.replay.base_ns == pytest.approx(launched, rel=0.35)
 
 
 def launching(host, gemm=600):

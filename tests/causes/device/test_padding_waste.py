@@ -114,15 +114,6 @@ def test_the_optimizer_s_work_does_not_depend_on_padding():
     assert judge(CAUSE, heavy).facts.expected < 0.7 * judge(CAUSE, light).facts.expected
 
 
-def test_work_on_padding_that_is_skipped_in_part_costs_that_much_less():
-    full, _ = train(0.9, all_positions, fixed=512)
-    sick, slow = train(0.9, lambda real, total: (real + 0.8 * (total - real)) / 200, fixed=512)
-    _, fast = train(0.9, real_positions)
-    proof = judge(CAUSE, sick)
-    assert proof.facts.expected < 0.97 * judge(CAUSE, full).facts.expected
-    assert covers(proof, slow / fast)
-
-
 def test_one_length_in_few_steps_may_be_skipped():
     """The more so where it is lengths that tell: recurrent layers take them to skip padding."""
     job, _ = train(0.9, all_positions, fixed=512, steps=8)
@@ -152,13 +143,6 @@ def test_rows_that_end_in_many_different_numbers_are_not_padded():
     table = job.loading.padding
     table["told_by"], table["value"] = 4, np.arange(len(table))
     assert judge(CAUSE, job) is None
-
-
-def test_nothing_counted_is_an_abstention():
-    job, _ = train(0.9, all_positions)
-    assert catalog.load_causes()[CAUSE].missing_signals(
-        replace(job, loading=Loading()).available_signals() | {"device_time", "steady_steps"}
-    ) == ["batch_padding"]
 
 
 PAIRS = {

@@ -9,7 +9,6 @@ from cured_twins import covers, judge, judge_all, twin_speedup
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
-from whyidle.analysis.ranks.rank_imbalance import RankPaces
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.timeline import CpuPace, HostKind
 from whyidle.testing.builder import ms
@@ -162,22 +161,6 @@ def test_work_on_shared_cores_is_won_in_part_at_the_careful_end():
     assert careful == pytest.approx(whole * (1 - 1 / 1.3) / 0.5, rel=0.1)
 
 
-def test_rounds_of_one_step_may_differ_without_its_work_varying():
-    rounds = np.tile([10.0, 30.0], (2, 20))
-    assert not RankPaces(rounds, 0 * rounds, per_step=2.0).has_varying_work
-    assert RankPaces(rounds, 0 * rounds, per_step=1.0).has_varying_work
-    assert not RankPaces(rounds[:, :3], 0 * rounds[:, :3], per_step=1.0).has_varying_work
-
-
-def test_a_machine_that_slows_for_all_ranks_does_not_make_their_work_vary():
-    slow = np.repeat([1.0, 2.0, 1.0, 1.6], 20)
-    for rounds, varied in (
-        (np.stack([slow, slow * 1.1]), False),
-        (np.stack([slow, slow[::-1]]), True),
-    ):
-        assert RankPaces(rounds, 0 * rounds, per_step=1.0).has_varying_work is varied
-
-
 def test_python_whose_end_looks_miss_is_not_taken_for_more_work():
     """They see the next operator instead: but the backward pass is no longer."""
 
@@ -197,13 +180,6 @@ def test_python_whose_end_looks_miss_is_not_taken_for_more_work():
     assert judge_all("late-rank", blurred(0)) is not None
     assert judge_all("rank-workload-imbalance", blurred(0)) is None
     assert judge_all("rank-workload-imbalance", blurred(20)) is not None
-
-
-def test_who_runs_longer_waits_for_a_core_more_often():
-    ran, queued = np.array([[10.0] * 8, [20.0] * 8]), np.array([[3.0] * 8, [6.5] * 8])
-    worked, waited = RankPaces(ran, queued, per_step=1.0).excess_of(1)
-    assert (worked, waited) == (13.0, 0.5)
-    assert RankPaces(ran[:1].repeat(2, 0), queued, per_step=1.0).excess_of(1) == (0.0, 3.5)
 
 
 def together(*slow, both=("work", 10)):

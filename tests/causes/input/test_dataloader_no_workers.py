@@ -172,28 +172,16 @@ def test_a_loader_that_keras_made_is_not_the_users():
     assert judge_all(CAUSE, [keras]) is None
 
 
-def test_data_that_several_workers_may_repeat_is_told_apart():
+def test_data_that_workers_may_repeat_or_cannot_have_is_told_apart():
     def told(*loaders):
         seen = parted(1)
-        return judge_all(
-            CAUSE, [replace(seen, loading=replace(seen.loading, loaders=loader_facts(*loaders)))]
-        )
+        made = replace(seen.loading, loaders=loader_facts(*loaders))
+        return judge_all(CAUSE, [replace(seen, loading=made)]).facts
 
-    assert told({"workers": 0, "iterable": True}).facts.undivided
-    assert not told({"workers": 0, "iterable": False}).facts.undivided
-    assert not told({"workers": 2, "iterable": True}, {"workers": 0}).facts.undivided
-
-
-def test_data_that_workers_cannot_have_is_told_apart():
-    def told(*loaders):
-        seen = parted(1)
-        return judge_all(
-            CAUSE, [replace(seen, loading=replace(seen.loading, loaders=loader_facts(*loaders)))]
-        )
-
-    assert told({"workers": 0, "unfit": "x is open"}).facts.unfit == "x is open"
-    assert not told({"workers": 0}).facts.unfit
-    assert not told({"workers": 2, "unfit": "x is open"}, {"workers": 0}).facts.unfit
+    assert told({"workers": 0, "iterable": True}).undivided
+    assert not told({"workers": 2, "iterable": True}, {"workers": 0}).undivided
+    assert told({"workers": 0, "unfit": "x is open"}).unfit == "x is open"
+    assert not told({"workers": 2, "unfit": "x is open"}, {"workers": 0}).unfit
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from cured_twins import covers, judge
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.analysis.lines.source_loops import find_repeated_calls
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.process_facts import LifePhases
 from whyidle.model.timeline import DeviceInfo
@@ -73,75 +72,6 @@ def test_a_start_that_took_most_of_a_run_is_told_for_each_run(life, compiling, t
     assert found.headline.startswith("Each run sets up and compiles for 6") or not told
     assert (diagnosis.findings[0] == found) or not told
     assert found.lost.high == 0.0
-
-
-def test_a_loop_that_is_traced_turn_by_turn_is_to_be_rolled():
-    proof = judge("compile-autotune-warmup", job([ms(400), 0, 0, 0, 0, 0]))
-    rolled = catalog.load_fixes()["rolled-loop"]
-    assert rolled.decide(proof) is None  # no loop was seen
-    for framework, way in (("jax", "jax.lax.scan"), ("torch", "block.compile()")):
-        known = replace(proof.facts, unrolled="train.py:3", framework=framework)
-        plan = rolled.decide(replace(proof, facts=known))
-        assert "train.py:3" in plan.summary
-        assert way in plan.summary
-        assert plan.predicted is None
-        assert "steps may become slower: measure" in plan.risk
-
-
-ROLLED = """import jax
-def cell(h, x):
-    return jnp.tanh(h + x)
-def loss(xs):
-    for x in xs:
-        print(x)
-    for t in {}:
-        h = {}
-    return h
-@jax.jit
-def train(xs):
-    return jax.grad(loss)(xs)
-def other(xs):
-    for t in range(9): train(xs)
-"""
-
-
-@pytest.mark.parametrize(
-    ("turns", "body", "found"),
-    [
-        ("range(T)", "cell(h, xs[t])", (7, "loss")),
-        ("xs", "cell(h, t)", None),
-        ("range(T)", "h + t", None),
-    ],
-)
-def test_the_source_shows_a_loop_that_a_compiled_function_repeats(turns, body, found):
-    assert find_repeated_calls(ROLLED.format(turns, body), 10) == found
-    assert find_repeated_calls("def (", 10) is None
-
-
-CALLER = """import jax
-class Agent:
-    def update(self, batches):
-        for turn in range(9):
-            self.state = train(self.state, batches[turn])
-    def cell(self, h): return h
-@jax.jit
-def train(state, batch):
-    new, state = tx.update(state)
-    {}
-    return state
-def main():
-    for step in range(100):
-        train(state, next(batches))
-"""
-
-
-def test_a_loop_that_calls_the_compiled_function_is_not_unrolled():
-    """Neither by name, nor by a method of the same name of another object."""
-    assert find_repeated_calls(CALLER.format("pass"), 8) is None
-    assert find_repeated_calls(CALLER.format("for t in range(3): state = f(state)"), 8) == (
-        10,
-        "train",
-    )
 
 
 def test_steady_steps_have_no_start():

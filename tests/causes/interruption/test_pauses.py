@@ -144,14 +144,6 @@ def test_rarer_collections_win_what_the_rarer_ones_do_not_take():
     assert won[1].low > won[2].low
 
 
-def test_collections_that_are_rare_are_not_to_be_made_rarer():
-    made = job("<built-in function collect>", ms(900), every=110, steps=220)
-    proof = judge("python-gc-pauses", made)
-    assert proof is not None
-    assert proof.facts.explicit
-    assert proof.facts.thinned is None
-
-
 def test_a_pause_while_the_host_is_steps_ahead_is_still_seen():
     job = Builder()
     for step in range(12):
@@ -180,18 +172,6 @@ def test_a_checkpoint_stands_still_only_while_the_device_does():
     proof = judge("sync-checkpoint", job)
     assert proof is not None
     assert "up to 50 ms" in proof.headline
-
-
-def test_where_all_steps_are_hit_the_quieter_ones_tell_what_may_be_left():
-    """The rest of a step differs: the hopeful end is that of the shorter ones."""
-    sick = Builder()
-    for number in range(12):
-        with sick.step():
-            sick.op("aten::mm", kernels=[("gemm", us(2000 if number % 2 else 6000))])
-            sick.sync()
-            sick.python("Python GC", ms(40))
-    predicted = judge("python-gc-pauses", sick).predicted
-    assert predicted.high > 1.3 * predicted.speedup
 
 
 EVALUATE, BATCH = "/home/u/train.py(50): evaluate", "/home/u/train.py(60): validation_step"
@@ -309,22 +289,6 @@ def test_steps_without_a_collection_tell_what_one_leaves_behind():
     proof, measured = predicted_and_measured(3)
     assert proof.predicted.speedup == pytest.approx(measured, rel=0.01)
     assert proof.predicted.high == pytest.approx(measured, rel=0.01)
-
-
-def test_where_each_step_collects_the_cold_cache_is_bounded():
-    proof, measured = predicted_and_measured(1)
-    warm = 1 / (1 - proof.high)
-    assert warm < measured < proof.predicted.high
-    assert covers(proof, measured, slack=0.0)
-    assert warm < proof.removal.low < measured < proof.removal.high < 3 * proof.removal.low
-    assert proof.removal.speedup == pytest.approx(measured, rel=0.1)
-
-
-def test_a_short_collection_leaves_little_behind():
-    """It takes no more lines from the cache than it reads."""
-    sick = collecting(1, 200)
-    proof = contracts.run_cause(catalog.load_causes()["python-gc-pauses"], [sick])
-    assert proof.predicted.high <= 1.01 / (1 - 2 * proof.high)
 
 
 def test_a_single_long_collection_among_short_ones_may_be_rare():

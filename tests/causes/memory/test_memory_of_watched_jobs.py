@@ -119,12 +119,3 @@ def test_memory_pressure_of_a_command_without_steps(tmp_path):
     found = made.diagnose(["./prepare"]).findings[0]
     assert (found.cause, found.bucket) == ("host-memory-pressure", "unknown")
     assert (found.lost.low, found.lost.high) == pytest.approx((0.1, 0.3))
-
-
-def test_a_quota_that_holds_a_command_without_steps_back(tmp_path):
-    made = Imagined(tmp_path)
-    values = {"cores_effective": 1.5, "throttled_s": (0.4, 0.0), "job_cpu_user_s": (1.5, 0.0)}
-    made.telemetry({**HOST, **values}, end=BEGIN + 20 * S)
-    found = made.diagnose(["./prepare"]).findings[0]
-    assert (found.cause, found.bucket) == ("cpu-starved-allocation", "unknown")
-    assert found.lost.high == pytest.approx(0.4)

@@ -174,7 +174,7 @@ class LoaderWorkers(WorkerStalls):
     @cached_property
     def wait_kind(self) -> str | None:
         """What the step waits for: "memory", "handoff", "bound", "crowd", "burst", "small files",
-        "cache", "storage" or "work"; None where unknown."""
+        "storage" or "work"; None where unknown."""
         if not self.is_known or (self.waiting_share < LEAST_SHARE and not self.better_without):
             return None
         if waits_for_memory(self.facts, self.waiting_share):
@@ -197,7 +197,7 @@ class LoaderWorkers(WorkerStalls):
         opens, chars = self.mean_of("opens"), self.mean_of("chars")
         if opens >= MOSTLY * self.mean_of("samples") and chars / max(opens, 1e-9) <= SMALL_FILE:
             return "small files"
-        return "cache" if self.reread_share >= MOSTLY else "storage"
+        return "storage"
 
     @cached_property
     def hottest_line(self) -> tuple[Place, float] | None:

@@ -35,32 +35,6 @@ def find_decisive_lines(source: str, loops: Counter[int]) -> dict[int, int]:
     return decisive
 
 
-def find_repeated_calls(source: str, line: int) -> tuple[int, str] | None:
-    """Return line and function of a loop over ``range`` with calls in the function that is defined
-    at ``line``, or in one of the file that it mentions (methods by ``self``), directly or not."""
-    nodes = ast.walk(parse_source(source) or ast.Module([], []))
-    functions = {node.name: node for node in nodes if isinstance(node, _FUNCTIONS[:2])}
-    reached = [
-        one
-        for one in functions.values()
-        if min(part.lineno for part in (one, *one.decorator_list)) <= line < one.body[0].lineno
-    ]
-    for function in reached:  # grows
-        parts = list(ast.walk(function))
-        loops = [part.lineno for part in parts if isinstance(part, ast.For) and _repeats(part)]
-        if loops:
-            return loops[-1], function.name
-        named = {ast.unparse(p).removeprefix("self.") for p in parts if isinstance(p, ast.expr)}
-        found = [one for name, one in functions.items() if name in named]
-        reached += [one for one in found if one not in reached]
-    return None
-
-
-def _repeats(loop: ast.For) -> bool:
-    counted = isinstance(loop.iter, ast.Call) and getattr(loop.iter.func, "id", "") == "range"
-    return counted and any(isinstance(p, ast.Call) for one in loop.body for p in ast.walk(one))
-
-
 def _visit(node: ast.AST, depth: int, depths: Counter[int]) -> None:
     looped: list[ast.AST] = []
     if isinstance(node, _FUNCTIONS):

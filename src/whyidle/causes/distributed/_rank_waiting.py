@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from whyidle.analysis.evidence import make_evidence
+from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import BUSY_CORE
+from whyidle.analysis.integer_codes import is_among
 from whyidle.analysis.ranks.job import Job
-from whyidle.analysis.ranks.late_rank_work import LateWork, find_late_work
 from whyidle.analysis.ranks.rank_imbalance import LateRank, RankImbalance
 from whyidle.analysis.steps.forecast import predict_removal
-from whyidle.model.cause import LEAST_SHARE, Proof
+from whyidle.model.cause import LEAST_SHARE, MOSTLY, Proof
 from whyidle.model.diagnosis import Evidence, Place, Predicted
 from whyidle.model.proof_facts import DistributedFacts
+from whyidle.model.roles import Role
 from whyidle.model.timeline import HostKind
 
 RUNS = ("compute", "host")
@@ -186,3 +191,60 @@ def _format_shares(imbalance: RankImbalance) -> str:
         pairs = sorted(pairs, key=lambda pair: pair[1])
         pairs = [*pairs[:4], *pairs[-4:]]
     return ", ".join(text for text, _ in pairs)
+
+
+KINDS = (HostKind.PYTHON, HostKind.OP, HostKind.ANNOTATION)
+
+
+class LateWork(NamedTuple):
+    """What takes the late rank most of its delay."""
+
+    name: str
+    place: Place | None
+
+
+def find_late_work(
+    ranks: Sequence[Facts], index: int, reason: str, excess_s: float
+) -> LateWork | None:
+    """Return what takes rank number ``index`` at least half of its ``excess_s`` seconds per step in
+    a bucket longer than the others: the innermost such function or operator, for *compute* a group
+    of kernels. None where none is recorded, and for stack samples, which need no comparison."""
+    late, others = ranks[index], [facts for i, facts in enumerate(ranks) if i != index]
+    if late.timeline.source.format == "probe" or not others:
+        return None
+    find = _kernel_time if reason == "compute" else _host_time
+    spent, rest = find(late, reason), [find(facts, reason) for facts in others]
+    longer = {
+        name: took - sum(one.get(name, 0.0) for one in rest) / len(rest)
+        for name, took in spent.items()
+    }
+    explaining = [name for name, more in longer.items() if more >= MOSTLY * excess_s > 0.0]
+    if not explaining:
+        return None
+    name = min(explaining, key=lambda one: spent[one])
+    return LateWork(name, None if reason == "compute" else _place_of(late, name))
+
+
+def _kernel_time(facts: Facts, reason: str) -> dict[str, float]:  # noqa: ARG001
+    """Seconds per step by group of kernels."""
+    groups, index = np.unique(facts.group[facts.kernels], return_inverse=True)
+    seconds = np.bincount(index, facts.durations_s(facts.kernels), minlength=len(groups))
+    per_step = seconds / max(facts.step_count, 1)
+    return {f"{group} kernels": float(s) for group, s in zip(groups, per_step, strict=True)}
+
+
+def _host_time(facts: Facts, reason: str) -> dict[str, float]:
+    """Seconds per step in a bucket by name of the event around it."""
+    host, time = facts.timeline.host, facts.time_of(reason)
+    rows = np.flatnonzero(is_among(host.kind, KINDS) & is_among(host.thread, facts.host.drivers))
+    rows = np.setdiff1d(rows, facts.timeline.rows_of(Role.PROFILER_STEP))
+    inside = time.length_inside(host.start[rows], host.end[rows])
+    totals = np.bincount(host.name[rows], inside, minlength=len(facts.timeline.names))
+    per_step = totals / 1e9 / max(facts.step_count, 1)
+    return {facts.timeline.names[i]: float(per_step[i]) for i in np.flatnonzero(per_step)}
+
+
+def _place_of(facts: Facts, name: str) -> Place | None:
+    host = facts.timeline.host
+    rows = np.flatnonzero(host.name == facts.timeline.names.index(name))
+    return facts.places.place_of(int(rows[np.argmax((host.end - host.start)[rows])]))

@@ -35,7 +35,7 @@ from whyidle.causes.host._compiled_reads import has_compiled_steps, reads_of_ste
 from whyidle.causes.host._debug_modes import debugging_time
 from whyidle.causes.host._eager_operators import find_eager_calls
 from whyidle.model.cause import MOSTLY, NOTICEABLE, Proof
-from whyidle.model.diagnosis import Evidence, Place
+from whyidle.model.diagnosis import Place
 from whyidle.model.number_text import format_duration
 from whyidle.model.process_facts import OptimizerFacts
 from whyidle.model.proof_facts import HostFacts
@@ -144,10 +144,9 @@ def optimizer_loop(facts: Facts) -> Proof | None:
             make_evidence("optimizer, share of step", share, "ratio", source="calls"),
             make_evidence("tensors", tensors, None, source="param_groups"),
             make_evidence("time of a fused update per step", floors[1], "s", source="model"),
-            *_burst_evidence(facts),
         ),
         confidence=0.8,
-        where=_longest_call_place(facts, rows),
+        where=_call_place(facts, rows),
         bucket="compute",
         facts=HostFacts(optimizer=name.split()[0], implementation="loop", noun=facts.device_noun),
     )
@@ -161,17 +160,15 @@ def _update_bounds(facts: Facts, spans: Intervals, rows: NDArray[np.int64]) -> t
     return share_bounds(facts, spans, calls) if apart else (share, share)
 
 
-def _longest_call_place(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, ...]:
-    """The line of the longest calls, preferably of those in which a sample shows the update."""
+def _call_place(facts: Facts, rows: NDArray[np.int64]) -> tuple[Place, ...]:
+    """The line of the longest call, preferably of those in which a sample shows the update."""
     host = facts.timeline.host
     samples, foreign = _sampled_calls(facts, union_of(host.start[rows], host.end[rows]))
     times = host.start[samples[~foreign]]
     own = np.searchsorted(times, host.start[rows]) < np.searchsorted(times, host.end[rows])
     rows = rows[own] if own.any() else rows
-    longest = rows[np.argsort(host.start[rows] - host.end[rows])[:20]]
-    places = (facts.places.place_of_samples(int(row)) for row in longest)
-    place = next(filter(None, places), None)
-    return (place,) if place else ()
+    longest = rows[np.argsort(host.start[rows] - host.end[rows])[:20]].tolist()
+    return tuple(filter(None, map(facts.places.place_of_samples, longest)))[:1]
 
 
 def _step_calls(facts: Facts, *names: str) -> tuple[Intervals, NDArray[np.int64]]:
@@ -235,21 +232,6 @@ def _looping_optimizers(facts: Facts) -> dict[str, OptimizerFacts]:
         if not (optimizer.fused or optimizer.differentiable)
         if optimizer.unread <= MOSTLY * optimizer.elements  # else ``dense-indexing-gradients``
     }
-
-
-def _burst_evidence(facts: Facts) -> tuple[Evidence, ...]:
-    """The operators of the optimizer, where a burst recorded them."""
-    burst = facts.burst
-    if burst is None:
-        return ()
-    operators = [row for row in burst.operators if row.phase == "optimizer"]
-    calls = sum(row.count for row in operators) / max(burst.step_count, 1)
-    window = burst.timeline.burst.window if burst.timeline.burst else "burst"
-    listed = (
-        ("operators in the optimizer, per step", calls, None),
-        ("optimizer, share of all operators' time", sum(row.share for row in operators), "ratio"),
-    )
-    return tuple(make_evidence(*row, source="burst", window=window) for row in listed)
 
 
 class Estimate(NamedTuple):

@@ -11,13 +11,15 @@ from whyidle.causes.input._worker_evidence import (
     wait_evidence,
     workers_of,
 )
-from whyidle.model.cause import Proof, cause
+from whyidle.model.cause import MOSTLY, Proof, cause
 
 CAREFUL = 0.5
 """lower bound of the share of the wait that a copy on a local disk or in memory removes"""
 LOCAL = 1e9
 """bytes per second of such a copy for all workers: between a SATA disk (0.5e9) and an NVMe disk
 (2e9 and more), and less than memory"""
+CACHED = (0.2, 0.6, 1.0)
+"""share of the wait that caching in memory removes; how much of the data fits is unknown"""
 
 
 @cause(
@@ -44,15 +46,19 @@ def remote_storage_fetch_stall(facts: Facts) -> Proof | None:
     for all workers together. The gain of more workers, whose waits overlap, is predicted
     separately. Its lower bound is zero, because the storage may be at its limit.
 
+    If at least half of the data that workers read in later epochs comes from a local disk again,
+    the kernel has evicted it from memory. Caching is then expected to remove 60 % of the wait.
+
     What looks alike
     ----------------
-    Many small files are ``small-file-random-io``. Data that is read from disk again in every epoch
-    is ``page-cache-thrash``. Workers may also wait for a lock. Waits for cores are not counted.
+    Many small files are ``small-file-random-io``. Workers may also wait for a lock. Waits for cores
+    are not counted. The first epoch always reads from disk.
 
     What to do
     ----------
     Copy the data to a local disk before or during training, read ahead, request several samples at
-    once, or use more workers: those that only wait need no core.
+    once, or use more workers: those that only wait need no core. If data is read from disk again,
+    keep a fixed part of it in memory, store it in fewer bytes, or give the job more memory.
 
     References
     ----------
@@ -61,14 +67,19 @@ def remote_storage_fetch_stall(facts: Facts) -> Proof | None:
     workers = workers_of(facts, "storage")
     if workers is None:
         return None
+    again = workers.reread_share
+    headline = f"Loader workers wait {workers.storage_wait / workers.batch_time:.0%} of their time "
+    headline += "for storage or the network"
+    if again >= MOSTLY:
+        headline = f"{again:.0%} of what workers read in later epochs comes from disk again"
     return prove_storage_wait(
         workers,
-        f"Loader workers wait {workers.storage_wait / workers.batch_time:.0%} of their time for "
-        "storage or the network",
-        removed=local_read_shares(workers, LOCAL, CAREFUL),
+        headline,
+        removed=CACHED if again >= MOSTLY else local_read_shares(workers, LOCAL, CAREFUL),
         method="P1: local samples",
         evidence=(
             *wait_evidence(workers, "cpu", "delay", "chars", "read"),
             make_evidence("of it, waiting for storage", workers.storage_wait, "s", source=SOURCE),
+            make_evidence("read again from disk", again, "ratio", source=SOURCE),
         ),
     )

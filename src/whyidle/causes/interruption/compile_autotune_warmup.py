@@ -7,12 +7,11 @@ import numpy as np
 from whyidle.analysis.evidence import make_evidence
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.intervals import Intervals, union_of
-from whyidle.analysis.lines.source_loops import find_repeated_calls
 from whyidle.analysis.partition import compilation
 from whyidle.analysis.partition.idle_gaps import context_calls
 from whyidle.analysis.steps.forecast import predict_removal
 from whyidle.model.cause import LEAST_SHARE, Proof, cause
-from whyidle.model.diagnosis import Place, Predicted
+from whyidle.model.diagnosis import Predicted
 from whyidle.model.number_text import format_duration
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
@@ -52,8 +51,7 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     If at least six steady steps follow, the start is a note, or a warning if a watched run spent
     most of its time in it (at least 5 s). Otherwise the prediction is the recorded window without
     the set-up (P10). In the next start, only a cache on disk saves time; loading it is expected to
-    take a fifth of the compilation. The report names a loop over ``range`` in the compiled
-    function, because the compiler unrolls it.
+    take a fifth of the compilation.
 
     What looks alike
     ----------------
@@ -64,8 +62,9 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
     ----------
     To diagnose steady steps, start the recording after the warm-up. If restarts are frequent, keep
     the compiler's cache on a disk that survives them. Compile the body of a loop once
-    (``jax.lax.scan``, ``tf.while_loop``, one repeated block of a PyTorch model), and measure
-    whether steps become slower. Keep shapes constant, as each new one is compiled.
+    (``jax.lax.scan``, ``tf.while_loop``, one repeated block of a PyTorch model): compilers unroll
+    Python loops. Measure whether steps become slower. Keep shapes constant, as each new one is
+    compiled.
 
     References
     ----------
@@ -96,13 +95,12 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         number = compiler.functions
         evidence.append(make_evidence("functions compiled", number, None, source="torch._dynamo"))
     once = 0.0 if share else _share_of_run(facts, seconds)
-    unrolled = _find_unrolled(facts)
-    name = f"{(unrolled.file or '').rpartition('/')[2]}:{unrolled.line}" if unrolled else ""
+    took = format_duration(seconds)
     return Proof(
-        headline=_describe_start(seconds, once, name)
+        headline=f"Each run sets up and compiles for {took}, {once:.0%} of this one"
         if once
         else f"The recording {'is of' if share else 'begins with'} a cold start: "
-        f"{format_duration(seconds)} of one-off set-up",
+        f"{took} of one-off set-up",
         low=low,
         high=share,
         predicted=predict_removal(
@@ -110,24 +108,13 @@ def compile_autotune_warmup(facts: Facts) -> Proof | None:
         ),
         evidence=tuple(evidence),
         confidence=0.9 if facts.steps.found_by else 0.7,
-        where=(
-            *((unrolled,) if unrolled else ()),
-            *compilation.compiled_functions(facts, again=False),
-        ),
+        where=compilation.compiled_functions(facts, again=False),
         once=once,
         facts=InterruptionFacts(
-            unrolled=name,
-            framework=facts.timeline.framework or "",
             compiler=len(facts.rows_of(Role.COMPILER)) > 0 and _generates_code(facts),
             cached=_predict_cached(share, known),
         ),
     )
-
-
-def _describe_start(seconds: float, once: float, unrolled: str) -> str:
-    loop = f"; the loop at {unrolled} is compiled once for each iteration" if unrolled else ""
-    took = f"{format_duration(seconds)}, {once:.0%} of this one"
-    return f"Each run sets up and compiles for {took}{loop}"
 
 
 def _generates_code(facts: Facts) -> bool:
@@ -143,15 +130,6 @@ def _share_of_run(facts: Facts, seconds: float) -> float:
     """Share of a watched run so far; 0 for recordings, which may begin anywhere, and short ones."""
     life = facts.timeline.phases.life_s
     return min(seconds / life, 1.0) if life and seconds >= LEAST_S else 0.0
-
-
-def _find_unrolled(facts: Facts) -> Place | None:
-    """By the source of the compiled function: stack samples show its caller, too."""
-    for place in compilation.compiled_functions(facts, again=False):
-        source = facts.timeline.sources.get(place.file or "", "")
-        if (loop := find_repeated_calls(source, place.line or 0)) is not None:
-            return Place(file=place.file, line=loop[0], function=loop[1], rank=facts.rank)
-    return None
 
 
 def _predict_cached(share: float, compiling: float) -> Predicted:

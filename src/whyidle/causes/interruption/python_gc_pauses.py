@@ -15,10 +15,6 @@ from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import InterruptionFacts
 from whyidle.model.roles import Role
 
-EACH = 0.9
-"""share of the steps with a collection from which every step counts as having one"""
-QUIET = 0.25
-"""quantile of the rest of a step that stands for an undisturbed step"""
 THINNED_STEPS = 100
 """steps between the program's own collections, once its calls are thinned"""
 
@@ -45,9 +41,8 @@ def python_gc_pauses(facts: Facts) -> Proof | None:
     ------------------
     The device is idle during ``Python GC`` events or calls of ``gc.collect`` on the launching
     thread, for at least 1 % of the step. On a CPU, the cost of cold caches after a collection is
-    added: the difference between steps with and without one, or, if every step has one, at most the
-    time to refill a core's cache. A collection that took longer than all others together counts
-    half, because its frequency is unknown.
+    added: the difference between steps with and without one. A collection that took longer than all
+    others together counts half, because its frequency is unknown.
 
     The prediction assumes that hardly any of this time is left once the heap is frozen (P9).
 
@@ -109,7 +104,7 @@ def _collection_gains(
     single_s = _single_pause_s(pauses)
     recurring = pauses.share - min(single_s / facts.scope_s, pauses.share)
     worst = recurring * LEFT_AT_WORST if remaining is None else remaining
-    left, cold = remaining or 0.0, _cache_loss(facts, pauses, single_s)
+    left, cold = remaining or 0.0, after_effect(facts, pauses) or (0.0, 0.0, 0.0)
     careful = max(recurring - worst, 0.0)
     careful += 0.0 if worst else cold[0]  # a collection that remains may be the cold one
     expected = (pauses.share + recurring) / 2 + cold[1] - left
@@ -121,16 +116,6 @@ def _predict_rarer_calls(facts: Facts, pauses: Pauses, left_over: float) -> Pred
         return None
     careful, expected, hopeful = _collection_gains(facts, pauses, left_over * pauses.share)
     return predict_removal(careful, hopeful, "P9: collections in fewer steps", expected)
-
-
-def _cache_loss(facts: Facts, pauses: Pauses, single_s: float) -> tuple[float, float, float]:
-    """After-effect of collections, as share of the step: low, expected, high. If every step on a
-    device has a collection, the rest of the shorter steps stands for an undisturbed step."""
-    careful, expected, most = after_effect(facts, pauses, single_s)
-    if not facts.on_cpu and pauses.steps_hit > EACH * facts.step_count:
-        least = float(np.quantile(pauses.rest_s, QUIET))
-        most = max(most, 1.0 - least / facts.step_s - pauses.share)
-    return careful, expected, most
 
 
 def _single_pause_s(pauses: Pauses) -> float:

@@ -42,8 +42,8 @@ def host_memory_pressure(facts: Facts) -> Proof | None:
     What looks alike
     ----------------
     The first read of a data set larger than memory waits for storage, not for memory. Reading it
-    again in every epoch is reported as ``page-cache-thrash``. A loader with too few workers also
-    makes the job wait. If that wait is mostly for memory, more workers do not help.
+    again in every epoch is reported as ``remote-storage-fetch-stall``. A loader with too few
+    workers also makes the job wait. If that wait is mostly for memory, more workers do not help.
 
     What to do
     ----------

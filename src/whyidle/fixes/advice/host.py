@@ -148,22 +148,6 @@ def _format_time(seconds: float) -> str:
     return f"{seconds:.0f} seconds" if seconds >= 2.0 else f"{seconds:.2g} seconds"
 
 
-_ROLLED = {
-    "jax": "write the loop at {} as jax.lax.scan (or fori_loop), which shortens compilation; "
-    "keep compiled code between runs: jax_compilation_cache_dir",
-    "tensorflow": "loop over tf.range at {} in the tf.function, or use tf.while_loop or a layer "
-    "such as LSTM, instead of a Python loop, whose iterations are all compiled",
-    "torch": "at {}, compile the block that the loop repeats (block.compile()) instead of the "
-    "whole model, or use one layer for all time steps, such as nn.LSTM",
-}
-
-
-def _rolled_loop(proof: Proof) -> str | None:
-    facts = proof.get_facts(InterruptionFacts)
-    way = _ROLLED.get(facts.framework) or _ROLLED["torch"]
-    return way.format(facts.unrolled) if facts.unrolled else None
-
-
 _MADE_ONCE = {
     "function": "define the function and call jax.jit outside the loop, and pass as arguments what "
     "changes from step to step",
@@ -231,17 +215,6 @@ ADVICE = (
         summary="store the results of scans, indices and tokens on disk; map large files; import "
         "modules where they are needed; start loading data before the model is built",
         risk="cached results must be rebuilt when their data change",
-    ),
-    advice(
-        *("rolled-loop", "compile-autotune-warmup"),
-        title="Compile the body of a loop once",
-        doc="Compilers unroll Python loops: code and compile time grow with the iterations. "
-        "Proposed where the source of the compiled function has such a loop.",
-        summary=_rolled_loop,
-        faster=False,
-        consent="rounding",
-        risk="shortens compilation only; steps may become slower: measure; shapes and types must "
-        "stay the same in each iteration",
     ),
     advice(
         *("steady-recording", "compile-autotune-warmup"),

@@ -279,8 +279,7 @@ ADVICE = (
         risk="less shuffling; a second copy of the data",
     ),
     advice(
-        *("staged-data", "remote-storage-fetch-stall", "small-file-random-io"),
-        *("page-cache-thrash", "slow-data-source"),
+        *("staged-data", "remote-storage-fetch-stall", "small-file-random-io", "slow-data-source"),
         title="Copy the data to a local disk or to memory",
         doc="Copy the data to a local disk or to memory before training. Only its author knows "
         "which files a job reads and where there is room for them.",

@@ -6,7 +6,7 @@ import pytest
 
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
-from whyidle.analysis.ranks.rank_what_if import find_what_ifs
+from whyidle.diagnosis.detail_tables import find_what_ifs
 from whyidle.testing.builder import us
 from whyidle.testing.contracts import Fleet
 

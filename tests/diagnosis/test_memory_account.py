@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from whyidle.analysis.memory.memory_plan import MemoryPlan
-from whyidle.diagnosis.memory_options import OptionList
+from whyidle.diagnosis.memory_account import OptionList
 from whyidle.model.memory_look import MemoryLook, RecordedPass
 
 MB = 1_000_000

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from whyidle.analysis.lines.preceding_lines import find_preceding_lines
+from whyidle.analysis.input.sample_work import find_preceding_lines
 
 TEXT = dedent("""
     def tokenize(text):
