@@ -233,27 +233,6 @@ def list_destinations(args: argparse.Namespace) -> dict[str, str]:
     return {name: where for name, where in wanted if where is not None}
 
 
-def parse_ranks(text: str) -> frozenset[int]:
-    """Return the ranks in a list such as ``0-7,64``.
-
-    Raises:
-        ArgumentTypeError: it is no such list.
-    """
-    ranks: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        try:
-            low, high = int(first), int(last if dash else first)
-        except ValueError:
-            low, high = 0, -1
-        if not 0 <= low <= high < 1 << 20:
-            raise argparse.ArgumentTypeError(
-                f"{part!r} is not a rank such as 3 or a range such as 0-7"
-            )
-        ranks.update(range(low, high + 1))
-    return frozenset(ranks)
-
-
 def add_gate(parser: argparse.ArgumentParser) -> None:
     """Add --fail-on."""
     add_option(parser, "--fail-on", choices=("warning", "critical"))

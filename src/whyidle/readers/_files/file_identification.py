@@ -70,6 +70,7 @@ _TEXT: tuple[tuple[str, bytes, str], ...] = (
         "prof.export_chrome_trace('trace.json.gz').",
     ),
     ("a Python script", rb"(?m:^(?:import|from|def|class) \w+)", _TRAINING),
+    ("a table of comma-separated values", rb"^[^\n{}\[\]]*,[^\n]*\r?\n[^\n]*,", _EXPORT),
 )
 
 
