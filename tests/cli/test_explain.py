@@ -85,13 +85,3 @@ def test_the_next_commands_name_the_store(trace: Path, capsys: pytest.CaptureFix
     assert main(["report", "last", "--store", "my store"]) == 0
     assert main(["runs", "--store", "my store"]) == 0
     assert "whyidle report last --store 'my store'" in capsys.readouterr().out
-
-
-def test_open_shows_the_page_in_a_browser(trace: Path, monkeypatch: pytest.MonkeyPatch, capsys):
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or False)
-    assert main(["explain", str(trace), "--html", "why.html", "--open"]) == 0
-    assert opened == [Path("why.html").absolute().as_uri()]
-    assert "no browser was found" in capsys.readouterr().err
-    assert main(["explain", str(trace), "--open"]) == 0
-    assert Path(opened[1].removeprefix("file://")).read_text().lower().startswith("<!doctype html>")

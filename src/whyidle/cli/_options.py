@@ -25,7 +25,6 @@ SHARED: dict[str, tuple[str, str | None]] = {
     "--interval": ("time between readings", "SECONDS"),
     "--json": ("write the result as JSON; - is standard output", "PATH|-"),
     "--markdown": ("write Markdown for an issue; - is standard output", "PATH|-"),
-    "--open": ("open the HTML page in a browser", None),
     "--out": ("folder to write to", "DIR"),
     "--plan": ("apply the fixes of a plan from whyidle fix without changing your files", "PATH"),
     "--price": ("price of a GPU-hour", "PRICE"),
@@ -181,8 +180,6 @@ def add_outputs(
     for form in forms:
         how: dict[str, Any] = {"type": _parse_export, "action": "append", "default": []}
         add_option(group, form, **(how if form == "--export" else {}))
-        if form == "--html":
-            add_option(group, "--open")
     if everything:
         add_option(group, "--all", everything)
     add_option(group, "--quiet")
