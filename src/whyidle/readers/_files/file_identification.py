@@ -60,7 +60,7 @@ _CHROME: tuple[tuple[str, bytes, str], ...] = (
 _TEXT: tuple[tuple[str, bytes, str], ...] = (
     (
         "nvidia-smi output",
-        rb"NVIDIA-SMI|utilization\.gpu|temperature\.gpu|power\.draw|(?m:^# gpu\s+(?:pwr|sm))",
+        rb"NVIDIA-SMI|utilization\.gpu|temperature\.gpu|power\.draw|(?m:^# gpu\s+(?:pwr|sm|pid))",
         "It shows that the GPU idles, not why; record the training with torch.profiler.",
     ),
     (
