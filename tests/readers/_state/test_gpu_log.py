@@ -118,9 +118,7 @@ def test_a_bus_address_tells_gpus_apart(diagnose):
 
 def test_a_log_of_processes_is_no_log_of_gpus(diagnose):
     with pytest.raises(WhyidleError, match="nvidia-smi output"):
-        diagnose(
-            "# gpu         pid   type     sm    mem    command\n    0  11     C  20      2    python\n"
-        )
+        diagnose("# gpu    pid   type     sm    mem    command\n    0  11  C  20  2  python\n")
 
 
 def test_a_log_without_numbers_is_refused(diagnose):
