@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from whyidle.cli._cause_pages import (
+from whyidle.cli.causes import (
     HEADING,
     by_family,
     describe_needs,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -259,48 +258,6 @@ def test_a_shell_completes_commands_and_options(shell, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["--completion", shell]) == 2
     assert "whyidle[completion]" in capsys.readouterr().err
-
-
-COMPLETES = [
-    ("whyidle ru", "run"),
-    ("whyidle run --lo", "--look"),
-    ("whyidle run --look mod", "model"),
-    ("whyidle fleet rep", "report"),
-    ("whyidle run tr", "train.py"),
-]
-"""what is typed before the tabulator, and what the shell makes of its last word"""
-
-
-@pytest.fixture(scope="module")
-def completions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the completion of bash, and a script to complete."""
-    folder = tmp_path_factory.mktemp("completions")
-    command = [sys.executable, "-m", "whyidle", "--completion", "bash"]
-    done = subprocess.run(command, capture_output=True, check=True, cwd=folder)
-    (folder / "bash").write_bytes(done.stdout)
-    (folder / "train.py").touch()
-    return folder
-
-
-def _shell_output(folder: Path, *command: str) -> str:
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "dumb"}, check=True,
-    )  # fmt: skip
-    return done.stdout
-
-
-@pytest.mark.parametrize(("typed", "meant"), COMPLETES)
-def test_bash_completes(typed: str, meant: str, completions: Path):
-    words = typed.split()
-    asked = f"""source ./bash
-COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}
-_shtab_whyidle whyidle {words[-1]} {words[-2]}
-printf '%s\\n' "${{COMPREPLY[@]}}"
-"""
-    assert meant in _shell_output(completions, "bash", "-c", asked).splitlines()
 
 
 def test_the_help_of_all_commands_is_text(capsys: pytest.CaptureFixture[str], monkeypatch):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from whyidle.__main__ import main
-from whyidle.cli._options import parse_ranks
 
 
 def test_says_verdict_finding_and_next_command(trace: Path, capsys: pytest.CaptureFixture[str]):
@@ -86,26 +85,3 @@ def test_the_next_commands_name_the_store(trace: Path, capsys: pytest.CaptureFix
     assert main(["report", "last", "--store", "my store"]) == 0
     assert main(["runs", "--store", "my store"]) == 0
     assert "whyidle report last --store 'my store'" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("text", "ranks"), [("3", {3}), ("0-2,64", {0, 1, 2, 64}), (" 5 , 7-7 ", {5, 7})]
-)
-def test_lists_of_ranks(text, ranks):
-    assert parse_ranks(text) == ranks
-
-
-@pytest.mark.parametrize("text", ["", "a", "3-1", "-1", "1-", "0-99999999", "1;2"])
-def test_no_lists_of_ranks(text, trace, capsys):
-    assert main(["explain", str(trace), f"--ranks={text}"]) == 2
-    assert "is not a rank" in capsys.readouterr().err
-
-
-def test_open_shows_the_page_in_a_browser(trace: Path, monkeypatch: pytest.MonkeyPatch, capsys):
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or False)
-    assert main(["explain", str(trace), "--html", "why.html", "--open"]) == 0
-    assert opened == [Path("why.html").absolute().as_uri()]
-    assert "no browser was found" in capsys.readouterr().err
-    assert main(["explain", str(trace), "--open"]) == 0
-    assert Path(opened[1].removeprefix("file://")).read_text().lower().startswith("<!doctype html>")

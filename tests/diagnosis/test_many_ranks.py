@@ -1,10 +1,7 @@
 """Many ranks are surveyed in several processes, and some of them diagnosed closely."""
 
-import msgspec
 import pytest
 
-from whyidle.errors import InputError
-from whyidle.readers._files.recording_search import select_ranks
 from whyidle.recordings.explain import MANY, explain_paths
 from whyidle.testing.builder import us
 from whyidle.testing.contracts import Fleet
@@ -59,20 +56,6 @@ def test_a_rank_that_cannot_be_read_is_noted(folder, tmp_path):
     diagnosis = explain_paths([tmp_path]).diagnosis
     assert len(diagnosis.detail.ranks) == RANKS - 1
     assert any("rank4" in note and "not read" in note for note in diagnosis.coverage.notes)
-
-
-def test_some_ranks_are_selected(folder, tmp_path):
-    diagnosis = explain_paths([folder], ranks={0, 3, LATE}).diagnosis
-    assert [row.rank for row in diagnosis.detail.ranks] == [0, 3, LATE]
-    with pytest.raises(InputError, match="selected"):
-        explain_paths([folder], ranks={99})
-    unnamed = []
-    for number, letter in enumerate("ab"):  # only the header tells the rank
-        path = tmp_path / f"{letter}.json"
-        document = msgspec.json.decode((folder / f"pp{number}_rank{number}.json").read_bytes())
-        path.write_bytes(msgspec.json.encode(document))
-        unnamed.append((path, None))
-    assert select_ranks(unnamed, {1}) == unnamed[1:]
 
 
 def test_recordings_of_several_jobs_are_no_crowd(folder, tmp_path):

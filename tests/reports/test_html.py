@@ -191,7 +191,7 @@ def test_a_late_rank_stands_out_and_groups_are_tables(build):
     late = replace(many, detail=replace(many.detail, ranks=rows, rank_groups=[group]))
     assert 'class="late"' not in render(calm)
     page = render(late)
-    assert page.count('<rect x="-1" y="') == 2  # in both maps
+    assert page.count('<rect x="-1" y="') == 1
     assert "rank 41 (the others wait" in page
     assert "70% of the critical path" in page
     assert "Ranks by pipeline stage" in page

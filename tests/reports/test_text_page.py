@@ -102,12 +102,10 @@ def test_dragging_moves_and_wheel_with_control_zooms(browser):
     browser.frame()
 
 
-def test_the_heat_map_switches_and_tells_numbers(browser):
-    browser.run("document.querySelector('input[value=lost]').click()")
-    assert browser.run("document.getElementById('heat').dataset.show") == "lost"
+def test_the_heat_map_tells_numbers(browser):
     browser.run("document.getElementById('heat').scrollIntoView()")
     x, y = browser.run(
-        "(() => { const b = document.querySelector('#heat svg.lost').getBoundingClientRect(); "
+        "(() => { const b = document.querySelector('#heat svg').getBoundingClientRect(); "
         "return [b.right - 30, b.y + 10]; })()"
     )
     browser.mouse("mouseMoved", x, y)
@@ -141,5 +139,5 @@ def test_without_scripts_it_still_says_everything(browser, shown):
     assert browser.run("document.documentElement.dataset.drawn") is None
     tall = "document.querySelector('#timeline svg').getBoundingClientRect().height"
     assert browser.run(tall) > 50
-    assert browser.run("document.querySelectorAll('#heat svg').length") == 2
+    assert browser.run("document.querySelectorAll('#heat svg').length") == 1
     browser.call("Emulation.setScriptExecutionDisabled", value=False)

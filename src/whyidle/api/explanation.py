@@ -54,32 +54,23 @@ Run: TypeAlias = "diagnosis.Diagnosis | str | Path"
 @overload
 def compare(before: Run, after: Run, /, *, store: str | Path | None = None) -> Comparison: ...
 @overload
-def compare(
-    *runs: Run, store: str | Path | None = None, baseline: int = 0
-) -> Comparison | RunTable: ...
-def compare(
-    *runs: Run, store: str | Path | None = None, baseline: int = 0
-) -> Comparison | RunTable:
+def compare(*runs: Run, store: str | Path | None = None) -> Comparison | RunTable: ...
+def compare(*runs: Run, store: str | Path | None = None) -> Comparison | RunTable:
     """Compare runs: what changed between two, and whether the change exceeds the spread; three or
     more in a table.
 
     Args:
         runs: each a diagnosis, a path for ``explain``, or the name of a stored run.
         store: the folder of the store, as for ``load``.
-        baseline: the position of the run that the others are compared with.
 
     Raises:
-        UsageError: there are fewer than two runs, or the baseline is none of them.
+        UsageError: there are fewer than two runs.
         InputError: a path cannot be used.
         StoreError: there is no such run, or it cannot be read.
     """
     if len(runs) < 2:
         raise UsageError("There is nothing to compare.", hint="whyidle.compare(BEFORE, AFTER)")
-    if not 0 <= baseline < len(runs):
-        raise UsageError(
-            f"There is no run {baseline} to compare with.", hint=f"0 to {len(runs) - 1}"
-        )
-    table = build_run_table([_find_diagnosis(run, store) for run in runs], baseline)
+    table = build_run_table([_find_diagnosis(run, store) for run in runs])
     if len(runs) == 2:
         return Comparison.from_document(table.comparisons[0])
     return RunTable.from_document(table)

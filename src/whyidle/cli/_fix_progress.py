@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import textwrap
 import threading
 import time
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from whyidle.cli import _output
+from whyidle.cli._progress_line import StatusLine
 from whyidle.model.number_text import MOST_NAMED
 from whyidle.reports._number_format import format_factor, format_gain, is_uninformative
 
@@ -28,16 +28,15 @@ class FixProgress:
     second, elsewhere with one line per stage."""
 
     def __init__(self, *, quiet: bool, budget_s: float) -> None:
-        self._quiet, self._budget_s = quiet, budget_s
+        self._line, self._budget_s = StatusLine(quiet=quiet), budget_s
         self._begun = time.monotonic()
-        self._alive = sys.stderr.isatty() and not quiet
         self._text = ""
         self._over = threading.Event()
-        self._turn = threading.Lock()
+        self._ticker = threading.Thread(target=self._tick_forever, daemon=True)
 
     def __enter__(self) -> FixProgress:
-        if self._alive:
-            threading.Thread(target=self._tick_forever, daemon=True).start()
+        if self._line.alive:
+            self._ticker.start()
         return self
 
     def _tick_forever(self) -> None:
@@ -45,10 +44,8 @@ class FixProgress:
             self._draw_line()
 
     def _draw_line(self) -> None:
-        with self._turn:
-            if self._text and not self._over.is_set():
-                sys.stderr.write(f"\r\x1b[K{self._status_line()[: _output.output_width() - 1]}")
-                sys.stderr.flush()
+        if self._text and not self._over.is_set():
+            self._line.draw(self._status_line())
 
     def _status_line(self) -> str:
         spent = time.monotonic() - self._begun
@@ -57,10 +54,10 @@ class FixProgress:
     def show_stage(self, text: str) -> None:
         """Show the current stage."""
         self._text = text
-        if self._alive:
+        if self._line.alive:
             self._draw_line()
-        elif not self._quiet:
-            print(self._status_line(), file=sys.stderr, flush=True)
+        else:
+            self._line.tell(self._status_line())
 
     def show_watched_job(self, diagnosis: Diagnosis, ready: Sequence[Candidate]) -> None:
         """Print the verdict on the watched job and the candidates."""
@@ -86,15 +83,10 @@ class FixProgress:
         self._print_line(f"{'kept' if result.kept else 'not kept'}: {text}")
 
     def _print_line(self, text: str) -> None:
-        if self._quiet:
-            return
-        with self._turn:
-            clear = "\r\x1b[K" if self._alive else ""
-            sys.stderr.write(f"{clear}{self._fold_text(f'whyidle: {text}')}\n")
-            sys.stderr.flush()
+        self._line.tell(self._fold_text(f"whyidle: {text}"))
 
     def _fold_text(self, text: str) -> str:
-        if not self._alive:  # a file that is searched by line
+        if not self._line.alive:  # a file that is searched by line
             return text
         return textwrap.fill(text, _output.output_width() - 1, subsequent_indent=" " * 9)
 
@@ -104,8 +96,7 @@ class FixProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with self._turn:
-            self._over.set()
-            if self._alive:
-                sys.stderr.write("\r\x1b[K")
-                sys.stderr.flush()
+        self._over.set()
+        if self._line.alive:
+            self._ticker.join()
+        self._line.draw("")

@@ -104,7 +104,6 @@ def _numbered_options(args: argparse.Namespace, turn: int) -> argparse.Namespace
     options = argparse.Namespace(**vars(args))
     for form in _output.FORMS:
         setattr(options, form, _number_path(getattr(args, form), turn))
-    options.open = False
     options.export = [
         (form, _number_path(target, turn)) for form, target in args.export if target != STDOUT
     ]

@@ -25,7 +25,6 @@ SHARED: dict[str, tuple[str, str | None]] = {
     "--interval": ("time between readings", "SECONDS"),
     "--json": ("write the result as JSON; - is standard output", "PATH|-"),
     "--markdown": ("write Markdown for an issue; - is standard output", "PATH|-"),
-    "--open": ("open the HTML page in a browser", None),
     "--out": ("folder to write to", "DIR"),
     "--plan": ("apply the fixes of a plan from whyidle fix without changing your files", "PATH"),
     "--price": ("price of a GPU-hour", "PRICE"),
@@ -178,8 +177,6 @@ def add_outputs(
     for form in forms:
         how: dict[str, Any] = {"type": _parse_export, "action": "append", "default": []}
         add_option(group, form, **(how if form == "--export" else {}))
-        if form == "--html":
-            add_option(group, "--open")
     if everything:
         add_option(group, "--all", everything)
     add_option(group, "--quiet")
@@ -218,27 +215,6 @@ def add_prometheus(parser: argparse.ArgumentParser) -> None:
         metavar="[ADDRESS:]PORT",
         help="serve metrics for Prometheus, on this machine only unless an address is given",
     )
-
-
-def parse_ranks(text: str) -> frozenset[int]:
-    """Return the ranks in a list such as ``0-7,64``.
-
-    Raises:
-        ArgumentTypeError: it is no such list.
-    """
-    ranks: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        try:
-            low, high = int(first), int(last if dash else first)
-        except ValueError:
-            low, high = 0, -1
-        if not 0 <= low <= high < 1 << 20:
-            raise argparse.ArgumentTypeError(
-                f"{part!r} is not a rank such as 3 or a range such as 0-7"
-            )
-        ranks.update(range(low, high + 1))
-    return frozenset(ranks)
 
 
 def add_gate(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,6 @@ import argparse
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -34,8 +33,6 @@ def check_outputs(args: argparse.Namespace, inputs: Sequence[Path] = ()) -> None
         UsageError: two outputs go to standard output, or one would overwrite an input.
         InputError: the folder of an output does not exist or cannot be written.
     """
-    if getattr(args, "open", False) and args.html is None:
-        args.html = str(Path(tempfile.mkdtemp(prefix="whyidle-")) / "why.html")
     outputs = list_outputs(args)
     if sum(target == STDOUT for _, target in outputs) > 1:
         raise UsageError("Only one output can go to standard output.")
@@ -132,7 +129,7 @@ def _write_output(
         write_target(target, _render(diagnosis, form), retry)
     except OutputError as error:
         return error
-    _tell_written(args, form, target)
+    _tell_written(args, target)
     return None
 
 
@@ -188,7 +185,7 @@ def write_documents(args: argparse.Namespace, **makers: Callable[[], object]) ->
     for form, target in wanted:
         made = makers[form]()
         write_target(target, made if isinstance(made, str) else _json_text(made))
-        _tell_written(args, form, target)
+        _tell_written(args, target)
     return not getattr(args, "quiet", False) and all(target != STDOUT for _, target in wanted)
 
 
@@ -198,15 +195,9 @@ def _json_text(document: object) -> str:
     return msgspec.json.format(msgspec.json.encode(document), indent=1).decode()
 
 
-def _tell_written(args: argparse.Namespace, form: str, target: str) -> None:
-    if target == STDOUT:
-        return
-    print_note(args, f"wrote {target}")
-    if form == "html" and getattr(args, "open", False):
-        import webbrowser
-
-        if not webbrowser.open(Path(target).absolute().as_uri()):
-            print_note(args, "no browser was found to open the page")
+def _tell_written(args: argparse.Namespace, target: str) -> None:
+    if target != STDOUT:
+        print_note(args, f"wrote {target}")
 
 
 def print_note(args: argparse.Namespace, text: str) -> None:

@@ -1,17 +1,43 @@
-"""A progress line on standard error for long reads."""
+"""Progress on standard error."""
 
 from __future__ import annotations
 
-import shutil
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import TextIO
+
+from whyidle.cli import _output
 
 QUIET_S = 0.5
 """shorter work shows no progress"""
 EVERY_S = 0.1
 _WIDTH = 30
+CLEAR = "\r\x1b[K"
+
+
+class StatusLine:
+    """Lines of results and, on a terminal, a last line that is rewritten."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.alive = sys.stderr.isatty() and not quiet
+        self._turn = threading.Lock()
+
+    def tell(self, text: str) -> None:
+        """Print a line of results."""
+        with self._turn:
+            if not self.quiet:
+                sys.stderr.write(f"{CLEAR if self.alive else ''}{text}\n")
+                sys.stderr.flush()
+
+    def draw(self, text: str) -> None:
+        """Rewrite the last line; an empty text removes it."""
+        with self._turn:
+            if self.alive:
+                sys.stderr.write(f"{CLEAR}{text[: _output.output_width() - 1]}")
+                sys.stderr.flush()
 
 
 class Progress:
@@ -43,14 +69,14 @@ class Progress:
 
     def show_stage(self, name: str) -> None:
         """Show a stage whose progress is unknown."""
-        self._draw_text(f"checking: {name}"[: shutil.get_terminal_size().columns - 1])
+        self._draw_text(f"checking: {name}"[: _output.output_width() - 1])
 
     def _draw_text(self, text: str) -> None:
         now = time.monotonic()
         if not self._watched or now < self._next:
             return
         self._next = now + EVERY_S
-        self._stream.write(f"\r\x1b[K{text}")
+        self._stream.write(f"{CLEAR}{text}")
         self._stream.flush()
         self._shown = True
 
@@ -61,5 +87,5 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         if self._shown:
-            self._stream.write("\r\x1b[K")
+            self._stream.write(CLEAR)
             self._stream.flush()

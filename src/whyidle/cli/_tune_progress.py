@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
-from whyidle.cli import _output
+from whyidle.cli._progress_line import StatusLine
 
 if TYPE_CHECKING:
     from whyidle.model.documents.search import SearchTrial
@@ -17,8 +16,7 @@ class TuneProgress:
     the trials that run."""
 
     def __init__(self, *, quiet: bool, trials: int) -> None:
-        self._quiet, self._trials = quiet, trials
-        self._alive = sys.stderr.isatty() and not quiet
+        self._line, self._trials = StatusLine(quiet=quiet), trials
         self._running: dict[int, SearchTrial] = {}
         self._ended = 0
         self._best = ""
@@ -50,25 +48,19 @@ class TuneProgress:
 
     def tell(self, text: str) -> None:
         """Print a line."""
-        if not self._quiet:
-            clear = "\r\x1b[K" if self._alive else ""
-            sys.stderr.write(f"{clear}whyidle: {text}\n")
-            sys.stderr.flush()
+        self._line.tell(f"whyidle: {text}")
 
     def _draw_line(self, *, at_once: bool = False) -> None:
         now = time.monotonic()
-        if not self._alive or (now < self._due and not at_once):
+        if now < self._due and not at_once:
             return
         self._due = now + 0.2
         text = f"whyidle: [{self._ended} of {self._trials}] " + "; ".join(
             f"trial {t.number}" + (f" {t.reports[-1].value:.4g}" if t.reports else "")
             for t in self._running.values()
         )
-        sys.stderr.write(f"\r\x1b[K{text[: _output.output_width() - 1]}")
-        sys.stderr.flush()
+        self._line.draw(text)
 
     def close(self) -> None:
         """Remove the line."""
-        if self._alive:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        self._line.draw("")

@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 from whyidle.cli import _next_steps, _output
-from whyidle.cli._options import add_gate, add_outputs, add_storage, parse_ranks
+from whyidle.cli._options import add_gate, add_outputs, add_storage
 from whyidle.cli._progress_line import Progress
 
 
@@ -20,9 +20,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "path", nargs="+", type=Path, metavar="PATH", help="a trace, folder, zip or diagnosis"
-    )
-    parser.add_argument(
-        "--ranks", type=parse_ranks, metavar="LIST", help="read only these ranks: 0-7,64"
     )
     add_outputs(parser)
     add_storage(parser)
@@ -36,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     _output.check_outputs(args, inputs=args.path)
     with Progress(quiet=args.quiet) as progress:
         diagnosis, timelines = explain_paths(
-            args.path, progress=progress, stage=progress.show_stage, ranks=args.ranks
+            args.path, progress=progress, stage=progress.show_stage
         )
     stored = "last" if timelines and _output.store_diagnosis(args, diagnosis) else None
     steps = _next_steps.next_steps(diagnosis, args.path, stored, args.store)

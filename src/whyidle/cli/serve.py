@@ -51,7 +51,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="another host name by which browsers reach the server",
     )
-    add_option(parser, "--open", ", signed in, when the server is ready")
+    parser.add_argument(
+        "--open",
+        action="store_true",
+        help="open the page in a browser, signed in, when the server is ready",
+    )
     parser.add_argument(
         "--no-auth",
         action="store_true",

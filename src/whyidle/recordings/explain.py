@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.plugin import Importer
 from whyidle.model.timeline import Timeline
 from whyidle.readers._files.parallel_load import load_all, map_apart, note_failures, usable_cores
-from whyidle.readers._files.recording_search import Origin, find_recordings, select_ranks
+from whyidle.readers._files.recording_search import Origin, find_recordings
 from whyidle.store.document import read_diagnosis
 from whyidle.store.entry import DIAGNOSIS
 
@@ -41,7 +41,6 @@ def explain_paths(
     *,
     progress: Progress | None = None,
     stage: Callable[[str], None] | None = None,
-    ranks: Collection[int] | None = None,
 ) -> Explanation:
     """Diagnose recordings.
 
@@ -49,7 +48,6 @@ def explain_paths(
         paths: traces, folders or zips of one job's ranks; or a diagnosis; or a run's folder.
         progress: called with (bytes read, total bytes).
         stage: called with the title of each check.
-        ranks: the only ranks to read; None reads all.
 
     Raises:
         InputError: a path cannot be used.
@@ -70,8 +68,6 @@ def explain_paths(
         if (states := _diagnose_states(paths)) is not None:
             return Explanation(states, ())
         raise
-    if ranks is not None:
-        origins = select_ranks(origins, ranks)
     if len(origins) > MANY:
         return _diagnose_many(origins, importers, progress, stage)
     timelines = load_all(origins, progress, importers)

@@ -100,6 +100,10 @@ def relative_luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+LEVELS: Final = 10
+"""colours of a heat map"""
+
+
 def share_colour(share: float) -> str:
     """The colour of a share (0-1) of useful compute: sand to amber to deep teal."""
     stops = ((0.0, "#fbe7c6"), (0.4, "#f0b25f"), (0.7, "#7fb59f"), (1.0, "#04655b"))

@@ -31,6 +31,7 @@ FOREIGN = {
     "pickle": pickle.dumps({"segments": [], "device_traces": []}),
     "TensorBoard": _tensorboard(),
     "nvidia-smi": b"timestamp, name, utilization.gpu [%]\n2024/01/01, V100, 3 %\n",
+    "comma-separated": b"a,b,c\n1,2,3\n",
     "plain-text": b"Epoch 1 loss 0.3\nEpoch 2 loss 0.2\n",
     "Python script": b"import torch\nprint(1)\n",
     "memory snapshot": b'{"segments": [], "device_traces": []}',

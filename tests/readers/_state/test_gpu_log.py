@@ -40,14 +40,6 @@ def dated(busy: list[int]) -> str:
     return head + "".join(rows.format(i // 60, i % 60, each) for i, each in enumerate(busy))
 
 
-def processes(busy: list[int]) -> str:
-    head = "# gpu         pid   type     sm    mem    command\n"
-    row = "    0  {:10d}     C  {:5d}      2    python\n"
-    return head + "".join(
-        row.format(11, each // 2) + row.format(12, each - each // 2) for each in busy
-    )
-
-
 @pytest.fixture
 def diagnose(tmp_path):
     def run(text: str):
@@ -58,7 +50,7 @@ def diagnose(tmp_path):
     return run
 
 
-FORMS = [query, monitor, dated, processes]
+FORMS = [query, monitor, dated]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -122,6 +114,11 @@ def test_a_bus_address_tells_gpus_apart(diagnose):
     ]
     found = diagnose("pci.bus_id, utilization.gpu [%], memory.used [MiB]\n" + "".join(rows))
     assert found.run.ranks == 2
+
+
+def test_a_log_of_processes_is_no_log_of_gpus(diagnose):
+    with pytest.raises(WhyidleError, match="nvidia-smi output"):
+        diagnose("# gpu    pid   type     sm    mem    command\n    0  11  C  20  2  python\n")
 
 
 def test_a_log_without_numbers_is_refused(diagnose):

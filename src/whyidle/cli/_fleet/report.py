@@ -28,7 +28,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by", choices=KEYS, default="user", help="table (default: user)")
     add_option(parser, "--json", " (whyidle/fleet/1)")
     add_option(parser, "--html")
-    add_option(parser, "--open")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,9 +13,8 @@ from starlette.types import Scope
 
 from whyidle.cluster.server.site import Page, Question
 from whyidle.reports import _number_format as words
-from whyidle.reports._html.ranks import LEVELS
 from whyidle.reports._html.sections import draw_attribution
-from whyidle.reports._palette import LOOKS
+from whyidle.reports._palette import LEVELS, LOOKS
 from whyidle.reports._verdict_page import STATES
 from whyidle.version import __version__
 

@@ -60,7 +60,7 @@ _CHROME: tuple[tuple[str, bytes, str], ...] = (
 _TEXT: tuple[tuple[str, bytes, str], ...] = (
     (
         "nvidia-smi output",
-        rb"NVIDIA-SMI|utilization\.gpu|temperature\.gpu|power\.draw|(?m:^# gpu\s+(?:pwr|sm))",
+        rb"NVIDIA-SMI|utilization\.gpu|temperature\.gpu|power\.draw|(?m:^# gpu\s+(?:pwr|sm|pid))",
         "It shows that the GPU idles, not why; record the training with torch.profiler.",
     ),
     (
@@ -70,6 +70,7 @@ _TEXT: tuple[tuple[str, bytes, str], ...] = (
         "prof.export_chrome_trace('trace.json.gz').",
     ),
     ("a Python script", rb"(?m:^(?:import|from|def|class) \w+)", _TRAINING),
+    ("a table of comma-separated values", rb"^[^\n{}\[\]]*,[^\n]*\r?\n[^\n]*,", _EXPORT),
 )
 
 

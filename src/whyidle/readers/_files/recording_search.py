@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +23,6 @@ Origin = tuple[Path, str | None]
 
 MOST_FILES = 4096
 _NAMES = re.compile(r"\.(json|trace|gz|zip)$", re.IGNORECASE)
-_HEADER_RANK = re.compile(rb'"distributedInfo"[^}]{0,2000}?"rank"\s*:\s*(\d{1,9})')
 _SURELY = re.compile(r"\.pt\.trace\.json(\.gz)?$")
 
 
@@ -60,33 +59,6 @@ def own_importers() -> tuple[Importer, ...]:
     names = sorted({info.name for info in iter_modules(readers.__path__)} - {"kineto", "probe"})
     paths = [f"{readers.__name__}.{name}" for name in names if name[0] != "_"]
     return tuple(cast("Importer", import_module(path)) for path in paths)
-
-
-def select_ranks(origins: Sequence[Origin], ranks: Collection[int]) -> list[Origin]:
-    """Return the recordings of some ranks, by their names or else by their beginnings.
-
-    Raises:
-        InputError: there is none.
-    """
-    numbers = [_rank_of(*origin) for origin in origins]
-    selected = [o for o, number in zip(origins, numbers, strict=True) if number in ranks]
-    if not selected:
-        known = [number for number in numbers if number is not None]
-        held = f"ranks {min(known)} to {max(known)}" if known else "recordings without a rank"
-        raise InputError(
-            "There is no recording of the selected ranks.",
-            why=f"There are {held}.",
-            hint="Select others with --ranks 0-7,64.",
-        )
-    return selected
-
-
-def _rank_of(path: Path, member: str | None) -> int | None:
-    rank, _ = rank_in_names((*path.parts[-3:], *(member or "").split("/")))
-    if rank is None:
-        match = _HEADER_RANK.search(head_of(path, member))
-        rank = int(match[1]) if match else None
-    return rank
 
 
 def _expand_path(path: Path, importers: Sequence[Importer]) -> list[Origin]:

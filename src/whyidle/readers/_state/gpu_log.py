@@ -1,5 +1,4 @@
-"""Logs of ``nvidia-smi``: ``--query-gpu=... --format=csv``, ``dmon`` and ``pmon``, repeated or not,
-with their header."""
+"""Logs of ``nvidia-smi`` with their header: ``--query-gpu=... --format=csv``, and ``dmon``."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from whyidle.errors import BrokenTraceError
 from whyidle.model.state_records import GpuLog, GpuSeries
 
 _HEADER: Final = re.compile(rb"(?m)^[^\n{}]*utilization\.gpu")
-_MONITOR: Final = re.compile(rb"(?m)^#.*\bgpu\b.*\bsm\b")
+_MONITOR: Final = re.compile(rb"(?m)^#(?!.*\bpid\b).*\bgpu\b.*\bsm\b")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 _TIME: Final = re.compile(r"(?:\d{4}[/-]\d\d[/-]\d\d[ T]|\d{8} +)\d\d:\d\d:\d\d(?:\.\d+)?")
 _UNIT: Final = re.compile(r"\s*\[[^\]]*\]$")
 _NAMES: Final = {
     "utilization.gpu": "busy", "sm": "busy", "utilization.memory": "controller",
     "mem": "controller", "memory.used": "used", "memory.total": "total", "fb": "used",
-    "index": "gpu", "gpu": "gpu", "timestamp": "time", "pid": "process", "uuid": "gpu",
+    "index": "gpu", "gpu": "gpu", "timestamp": "time", "uuid": "gpu",
     "gpu_uuid": "gpu", "pci.bus_id": "gpu", "gpu_bus_id": "gpu",
 }  # fmt: skip
 Row = dict[str, str]
@@ -85,29 +84,22 @@ def _rows(lines: Iterable[str]) -> Iterator[Row]:
 
 
 def _samples(rows: Iterable[Row]) -> Iterator[tuple[float | None, dict[str, Values]]]:
-    """The rows of one moment together: a log of processes has several for a GPU, whose
-    utilizations add up."""
+    """The rows of one moment together."""
     time, gpus = None, dict[str, Values]()
-    seen = set[tuple[str, str]]()
     for row in rows:
-        values = tuple(_number(row.get(name)) for name in ("busy", "controller", "used", "total"))
-        now, process = _seconds(row.get("time")), row.get("process", "")
-        if np.isnan(values[0]) and process != "-":
+        busy, *others = (_number(row.get(name)) for name in ("busy", "controller", "used", "total"))
+        if np.isnan(busy):
             continue
+        now = _seconds(row.get("time"))
         # the rows of one sample lie milliseconds apart, those of two samples a second or so
         beside = gpus and now and time and 0 <= now - time < 0.05
         gpu = row.get("gpu", str(len(gpus)) if beside else "0")
-        if gpus and ((gpu, process) in seen or abs((now or 0.0) - (time or 0.0)) >= 1):
+        if gpus and (gpu in gpus or abs((now or 0.0) - (time or 0.0)) >= 1):
             yield time, gpus
-            gpus, seen = {}, set()
+            gpus = {}
         time = now
-        seen.add((gpu, process))
-        before = gpus.get(gpu, (0.0, 0.0, values[2], values[3]))
-        busy, controller = (
-            min(100.0, old + (0.0 if np.isnan(new) else new))
-            for old, new in zip(before[:2], values[:2], strict=True)
-        )
-        gpus[gpu] = busy, controller if not np.isnan(values[1]) else np.nan, *before[2:]
+        controller, used, total = others
+        gpus[gpu] = min(100.0, busy), float(np.minimum(controller, 100.0)), used, total
     if gpus:
         yield time, gpus
 

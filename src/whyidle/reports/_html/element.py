@@ -38,13 +38,6 @@ def tag(name: str, /, *children: object, **attributes: str | float | bool | None
     return Markup(f"{opening}{join_children(children)}</{name}>")
 
 
-def render_table(heads: Iterable[object], rows: Iterable[Markup]) -> Markup:
-    """Build a scrollable table. Heads may be cells or texts."""
-    cells = [head if isinstance(head, Markup) else tag("th", head) for head in heads]
-    table = tag("table", tag("thead", tag("tr", cells)), tag("tbody", rows))
-    return tag("div", table, class_="scroll")
-
-
 def join_children(child: object) -> Markup:
     """Convert children to markup."""
     if child is None:

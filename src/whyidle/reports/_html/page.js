@@ -295,21 +295,16 @@
 
   function heat(host, ranks) {
     const tip = host.querySelector(".tip");
-    document.querySelectorAll('input[name="heat"]').forEach((input) => {
-      input.addEventListener("change", () => { host.dataset.show = input.value; });
-    });
     const columns = Math.max(...ranks.cells.map((row) => row.length));
     const percent = (v) => `${(v / 10).toFixed(1)}%`;
     host.addEventListener("pointermove", (event) => {
-      const svg = [...host.querySelectorAll("svg")].find((s) => s.clientWidth || s.getBoundingClientRect().width);
+      const svg = host.querySelector("svg");
       const box = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;
       const x = view.x + ((event.clientX - box.left) / box.width) * view.width;
       const y = ((event.clientY - box.top) / box.height) * view.height;
       const row = Math.floor(y / ranks.height), column = Math.floor(x / ((view.width + view.x) / columns));
       const cell = x >= 0 ? ranks.cells[row]?.[column] : undefined;
-      const lines = cell && (ranks.full
-        ? cell.map((v, i) => [v, `${ranks.buckets[i]} ${percent(v)}`]).filter(([v]) => v > 0).map(([, t]) => t)
-        : [`${ranks.buckets[0]} ${percent(cell[0])}`, `${ranks.buckets[cell[1]]} ${percent(cell[2])}`]);
+      const lines = cell && [`${ranks.buckets[0]} ${percent(cell[0])}`, `${ranks.buckets[cell[1]]} ${percent(cell[2])}`];
       const frame = host.getBoundingClientRect();
       showTip(tip, host, cell && [`${ranks.names[row]}, step ${column + 1}`, ...lines].join("\n"),
         event.clientX - frame.left, event.clientY - frame.top);

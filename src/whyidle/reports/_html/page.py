@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
-from whyidle.reports._html import ranks
 from whyidle.reports._html.element import Markup, script_text, tag
-from whyidle.reports._palette import LOOKS, share_colour, text_colour
+from whyidle.reports._palette import LEVELS, LOOKS, share_colour, text_colour
 
 NO_CHARTS = '{"timeline":null,"ranks":null}'
 
@@ -54,11 +53,9 @@ def style_sheet() -> Markup:
     """The style of every page."""
     colours = [
         f".{key}.seg,.{key}.dot{{background-color:{look.colour};color:{text_colour(look.colour)}}}"
-        f".fill-{key}{{fill:{look.colour}}}"
         for key, look in LOOKS.items()
     ]
-    levels = ranks.LEVELS
-    heat = [f".heat{i}{{fill:{share_colour((i + 0.5) / levels)}}}" for i in range(levels)]
+    heat = [f".heat{i}{{fill:{share_colour((i + 0.5) / LEVELS)}}}" for i in range(LEVELS)]
     return Markup(_read_resource("page.css") + "".join(colours + heat))
 
 

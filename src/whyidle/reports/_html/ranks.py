@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from whyidle.model.buckets import Bucket
 from whyidle.model.diagnosis import Diagnosis
 from whyidle.model.documents.rank_tables import Attribution, RankGroupRow, RankRow, WhatIf
-from whyidle.reports._html.element import Markup, render_table, tag
+from whyidle.reports._html.element import Markup, tag
+from whyidle.reports._html.sections import render_parts
 from whyidle.reports._number_format import format_percent, format_seconds
-from whyidle.reports._palette import LOOKS
+from whyidle.reports._palette import LEVELS, LOOKS
+from whyidle.reports._sections import Column, Folded, Line, Table
 
 WIDTH = 960
-LEVELS = 10
 LATE = 0.01
 """least share of the step that the others wait for a rank for it to be marked"""
 _KINDS = {
@@ -22,7 +24,8 @@ _KINDS = {
     "tensor": "tensor-parallel index",
     "expert": "expert-parallel index",
 }
-LOST = tuple(bucket for bucket in LOOKS if bucket != "compute")
+LOST: tuple[Bucket, ...] = tuple(bucket for bucket in LOOKS if bucket != "compute")
+_SHARES = (Column("step", True), Column("compute", True), Column("largest loss"), Column("", True))
 
 
 def render_ranks(diagnosis: Diagnosis) -> Markup | None:
@@ -30,35 +33,22 @@ def render_ranks(diagnosis: Diagnosis) -> Markup | None:
     rows = diagnosis.detail.ranks
     if len(rows) < 2:
         return None
-    height = row_height(rows)
     columns = max(len(row.steps) for row in rows)
     steps = f"{columns} step{'s' if columns != 1 else ''}"
+    tables = [*_list_groups(diagnosis.detail.rank_groups), _rank_table(rows)]
     return tag(
         "section",
         tag("h2", "All ranks", tag("small", f"{len(rows)} ranks × {steps}")),
-        tag(
-            "p",
-            tag(
-                "label",
-                tag("input", type="radio", name="heat", value="compute", checked=True),
-                "compute",
-            ),
-            tag("label", tag("input", type="radio", name="heat", value="lost"), "largest loss"),
-            tag("span", "less ", tag("i", class_="ramp"), " more useful compute", class_="key"),
-            class_="controls",
-        ),
+        tag("p", "less ", tag("i", class_="ramp"), " more useful compute", class_="key"),
         tag(
             "div",
-            _render_heat_map(rows, height, columns, "compute"),
-            _render_heat_map(rows, height, columns, "lost"),
+            _render_heat_map(rows, row_height(rows), columns),
             tag("div", class_="tip", role="status", hidden=True),
             id="heat",
-            data_show="compute",
         ),
         _render_late_ranks(rows),
         _render_what_ifs(diagnosis.detail.what_if),
-        _render_groups(diagnosis.detail.rank_groups),
-        _render_rank_table(rows),
+        render_parts(tables),
         id="ranks",
     )
 
@@ -68,14 +58,14 @@ def row_height(rows: list[RankRow]) -> int:
     return max(6, min(26, 520 // len(rows)))
 
 
-def _render_heat_map(rows: list[RankRow], height: int, columns: int, kind: str) -> Markup:
+def _render_heat_map(rows: list[RankRow], height: int, columns: int) -> Markup:
     width = WIDTH / max(columns, 1)
     paths: dict[str, list[str]] = defaultdict(list)
     for y, row in enumerate(rows):
         for x, shares in enumerate(row.steps):
             x0, wide = f"{x * width:.1f}", f"{max(width - 1, 0.5):.1f}"
-            cell = f"M{x0} {y * height}h{wide}v{height - 1}H{x0}z"
-            paths[_cell_colour(shares, kind)].append(cell)
+            level = min(LEVELS - 1, int(shares.compute * LEVELS))
+            paths[f"heat{level}"].append(f"M{x0} {y * height}h{wide}v{height - 1}H{x0}z")
     late = late_ranks(rows)
     every = max(1, -(-14 // height))
     near = {y + by for y in late for by in range(1 - every, every)} - set(late)
@@ -101,7 +91,6 @@ def _render_heat_map(rows: list[RankRow], height: int, columns: int, kind: str) 
         [tag("path", d="".join(cells), class_=shade) for shade, cells in sorted(paths.items())],
         marks,
         viewBox=f"-70 -2 {WIDTH + 72} {len(rows) * height + 4}",
-        class_=kind,
         role="img",
         aria_label=f"Heat map of {len(rows)} ranks",
     )
@@ -137,47 +126,49 @@ def _render_what_ifs(rows: list[WhatIf]) -> Markup | None:
     return tag("p", f"Predicted step: {', '.join(texts)}.", class_="note") if texts else None
 
 
-def _render_groups(groups: list[RankGroupRow]) -> Markup | None:
+def _list_groups(groups: list[RankGroupRow]) -> list[Folded]:
     """Tables of groups, a kind each."""
-    if not groups:
-        return None
-    heads = ["ranks", "step", "compute", "largest loss", "", "waits", "latest by", "critical path"]
     tables = []
     for kind in dict.fromkeys(group.kind for group in groups):
-        body = [
-            tag(
-                "tr",
-                tag("td", group.name),
-                tag("td", group.ranks, class_="n"),
-                tag("td", format_seconds(group.step_s), class_="n"),
-                tag("td", format_percent(group.attribution.compute), class_="n"),
-                tag("td", LOOKS[largest_loss(group.attribution)].title),  # type: ignore[index]
-                tag(
-                    "td",
-                    format_percent(getattr(group.attribution, largest_loss(group.attribution))),
-                    class_="n",
-                ),
-                tag("td", format_percent(group.waiting), class_="n"),
-                tag("td", format_seconds(group.lateness_s), class_="n"),
-                tag("td", format_percent(group.path_ratio), class_="n"),
-            )
+        cells: list[list[Line]] = [
+            [
+                group.name,
+                str(group.ranks),
+                *_share_cells(group.step_s, group.attribution),
+                format_percent(group.waiting),
+                format_seconds(group.lateness_s),
+                format_percent(group.path_ratio),
+            ]
             for group in groups
             if group.kind == kind
         ]
-        title = f"Ranks by {_KINDS[kind]}"
-        tables.append(
-            tag("details", tag("summary", title), render_table([_KINDS[kind], *heads], body))
-        )
-    return tag("div", *tables)
+        more = [Column(title, True) for title in ("waits", "latest by", "critical path")]
+        columns = [Column(_KINDS[kind]), Column("ranks", True), *_SHARES, *more]
+        tables.append(Folded(f"Ranks by {_KINDS[kind]}", [Table(columns, cells)]))
+    return tables
 
 
-def _cell_colour(shares: Attribution, kind: str) -> str:
-    if kind == "compute":
-        return f"heat{min(LEVELS - 1, int(shares.compute * LEVELS))}"
-    return f"fill-{largest_loss(shares)}"
+def _rank_table(rows: list[RankRow]) -> Folded:
+    columns = [Column("rank"), *_SHARES, Column("arrives late by", True), Column("file")]
+    cells: list[list[Line]] = [
+        [
+            name_of(row, i),
+            *_share_cells(row.step_s, row.attribution),
+            format_seconds(row.lateness_s),
+            row.source.rsplit("/", 1)[-1],
+        ]
+        for i, row in enumerate(rows)
+    ]
+    return Folded("Table of ranks", [Table(columns, cells)])
 
 
-def largest_loss(shares: Attribution) -> str:
+def _share_cells(step_s: float | None, shares: Attribution) -> list[str]:
+    loss = largest_loss(shares)
+    lost = format_percent(getattr(shares, loss))
+    return [format_seconds(step_s), format_percent(shares.compute), LOOKS[loss].title, lost]
+
+
+def largest_loss(shares: Attribution) -> Bucket:
     """The largest bucket except compute."""
     return max(LOST, key=lambda bucket: getattr(shares, bucket))
 
@@ -187,53 +178,21 @@ def name_of(row: RankRow, index: int) -> str:
     return f"rank {row.rank}" if row.rank is not None else f"#{index}"
 
 
-def _render_rank_table(rows: list[RankRow]) -> Markup:
-    late = any(row.lateness_s is not None for row in rows)
-    body = [
-        tag(
-            "tr",
-            tag("td", name_of(row, i)),
-            tag("td", format_seconds(row.step_s), class_="n"),
-            tag("td", format_percent(row.attribution.compute), class_="n"),
-            tag("td", LOOKS[largest_loss(row.attribution)].title),  # type: ignore[index]
-            tag(
-                "td",
-                format_percent(getattr(row.attribution, largest_loss(row.attribution))),
-                class_="n",
-            ),
-            tag("td", format_seconds(row.lateness_s), class_="n") if late else None,
-            tag("td", row.source.rsplit("/", 1)[-1]),
-        )
-        for i, row in enumerate(rows)
-    ]
-    lateness = ["arrives late by"] if late else []
-    heads = ["rank", "step", "compute", "largest loss", "", *lateness, "file"]
-    return tag("details", tag("summary", "Table of ranks"), render_table(heads, body))
-
-
 def rank_data(diagnosis: Diagnosis) -> dict[str, Any] | None:
-    """The cells for the script: shares in per mille in the order of the palette, or, if there are
-    many cells, (compute, index of the largest loss, its share)."""
+    """The cells for the script: compute in per mille, the index of the largest loss, and its
+    share."""
     rows = diagnosis.detail.ranks
     if len(rows) < 2:
         return None
-    # of more cells, the script gets the two largest buckets only
-    full = sum(len(row.steps) for row in rows) <= 2_000
     return {
         "height": row_height(rows),
-        "full": full,
         "buckets": [look.title for look in LOOKS.values()],
         "names": [name_of(row, i) for i, row in enumerate(rows)],
-        "cells": [[_encode_cell(shares, full) for shares in row.steps] for row in rows],
+        "cells": [[_encode_cell(shares) for shares in row.steps] for row in rows],
     }
 
 
-def _encode_cell(shares: Attribution, full: bool) -> list[int]:
-    if full:
-        return [round(getattr(shares, bucket) * 1000) for bucket in LOOKS]
+def _encode_cell(shares: Attribution) -> list[int]:
     loss = largest_loss(shares)
-    return [
-        round(shares.compute * 1000),
-        list(LOOKS).index(loss),  # type: ignore[arg-type]
-        round(getattr(shares, loss) * 1000),
-    ]
+    lost = round(getattr(shares, loss) * 1000)
+    return [round(shares.compute * 1000), list(LOOKS).index(loss), lost]
