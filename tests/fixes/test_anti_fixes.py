@@ -14,7 +14,7 @@ from family_facts import among, kinds_of
 from docs import fixes_page
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.diagnosis.wording import by_hand, summarize_edits
+from whyidle.diagnosis.fix_instructions import by_hand, summarize_edits
 from whyidle.fixes.host import BY_HAND, SWITCHES
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted

@@ -33,7 +33,7 @@ from whyidle.diagnosis.prediction_width import bucket_spread
 from whyidle.diagnosis.rank_assignment import assign_ranks, notes_on
 from whyidle.diagnosis.telemetry_summary import notes_on_sources, own_cost, summarize_utilization
 from whyidle.diagnosis.verdict import decide_verdict, is_emulated
-from whyidle.diagnosis.wording import word_fixes
+from whyidle.diagnosis.fix_instructions import word_fixes
 from whyidle.model.cause import MOSTLY, WORTH, Cause, Proof
 from whyidle.model.diagnosis import (
     Abstention,

@@ -13,7 +13,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.host.core_capacity import BUSY_CORE
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.diagnosis.wording import summarize_edits
+from whyidle.diagnosis.fix_instructions import summarize_edits
 from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.loader_tables import BATCH, ROW, SAMPLE, TAKE, Iterator, Loading, Worker
 from whyidle.testing import contracts

@@ -11,7 +11,7 @@ from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import find_slow_stage
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.diagnosis.wording import summarize_edits, word_fixes
+from whyidle.diagnosis.fix_instructions import summarize_edits, word_fixes
 from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.timeline import HostKind
 from whyidle.testing import contracts

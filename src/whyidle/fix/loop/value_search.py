@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from whyidle import catalog
-from whyidle.diagnosis.wording import summarize_edits
+from whyidle.diagnosis.fix_instructions import summarize_edits
 from whyidle.fix.arms.arm import ArmResult
 from whyidle.fix.loop.ab_test import failure_reason
 from whyidle.fix.loop.candidates import Candidate

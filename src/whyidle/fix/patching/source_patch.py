@@ -9,7 +9,7 @@ from difflib import SequenceMatcher, unified_diff
 from pathlib import Path
 
 from whyidle import catalog
-from whyidle.diagnosis.wording import by_hand, patched_difference
+from whyidle.diagnosis.fix_instructions import by_hand, patched_difference
 from whyidle.fix.patching.user_files import UserFiles, own_files
 from whyidle.model.diagnosis import Edit, Place
 from whyidle.model.knobs import Setting
