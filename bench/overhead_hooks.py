@@ -135,9 +135,9 @@ def own(loop: Any, switch: Switch) -> list[float]:
 
     batches, calls = Batches(), SimpleNamespace(backward=lambda: None)
     off = [partial(Batches.__next__, batches), calls.backward]
-    hot = sys.modules["_whyidle_probe.frameworks.torch.step_hooks"]
-    hot._next_batch(loop, Batches)
-    hot._wrap_backward(loop, calls)
+    hooks = "_whyidle_probe.frameworks.torch."
+    sys.modules[f"{hooks}input_waits"].measure_input_waits(loop, Batches)
+    sys.modules[f"{hooks}step_hooks"]._wrap_backward(loop, calls)
     (optimizer,) = [one for one in gc.get_objects() if isinstance(one, torch.optim.AdamW)]
     around = [hook for hooks in switch.hooks[True] for hook in hooks.values()]
     on = [

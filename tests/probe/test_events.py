@@ -14,7 +14,7 @@ from whyidle.probe.core import events as loops  # noqa: E402
 from whyidle.probe.core import fault_containment, frameworks  # noqa: E402
 from whyidle.probe.core.listener import Listener  # noqa: E402
 from whyidle.probe.core.recorder import ANNOTATION, STEP, Recorder, name_tag  # noqa: E402
-from whyidle.probe.frameworks.torch import dataloader, step_hooks  # noqa: E402
+from whyidle.probe.frameworks.torch import dataloader, input_waits, step_hooks  # noqa: E402
 from whyidle.probe.frameworks.torch.gradient_exchange import GradientExchange  # noqa: E402
 
 
@@ -205,7 +205,7 @@ def of_backward(loop, faulty, owner, monkeypatch):
 def of_next(loop, faulty, owner, monkeypatch):
     monkeypatch.setattr(owner, "__next__", owner.work, raising=False)
     monkeypatch.setattr(loops.Events, "batch_taken", faulty.fail)
-    step_hooks._next_batch(loop, owner)
+    input_waits.measure_input_waits(loop, owner)
     return "__next__"
 
 

@@ -28,12 +28,12 @@ from whyidle.diagnosis import (
 )
 from whyidle.diagnosis.detail_tables import build_details
 from whyidle.diagnosis.findings import ProvenCause, findings_of, word_without_steps
+from whyidle.diagnosis.fix_instructions import word_fixes
 from whyidle.diagnosis.memory_account import MEASURED, build_account
 from whyidle.diagnosis.prediction_width import bucket_spread
 from whyidle.diagnosis.rank_assignment import assign_ranks, notes_on
 from whyidle.diagnosis.telemetry_summary import notes_on_sources, own_cost, summarize_utilization
 from whyidle.diagnosis.verdict import decide_verdict, is_emulated
-from whyidle.diagnosis.fix_instructions import word_fixes
 from whyidle.model.cause import MOSTLY, WORTH, Cause, Proof
 from whyidle.model.diagnosis import (
     Abstention,

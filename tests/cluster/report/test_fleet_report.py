@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from fleets import GIB, NOW_MS, READING_HEAD, job, moment, read, readings, report
 
+from whyidle.cluster.report.gpu_hours import sum_holdings
 from whyidle.cluster.report.reading import read_fleet
 from whyidle.cluster.report.report import make_report
 from whyidle.cluster.report.tables import COLUMNS, load_table
-from whyidle.cluster.report.gpu_hours import sum_holdings
 from whyidle.errors import InputError
 from whyidle.model.documents.fleet import FLEET_STATES, Account, FleetReport, Prices
 from whyidle.model.fleet_rows import JobCause, Window

@@ -1,4 +1,4 @@
-"""The hooks that run in every step: next batch, backward pass, optimizer.
+"""The hooks that run in every step: backward pass and optimizer; the next batch is ``input_waits``.
 
 Once the job's own code has emptied the processor's caches, a Python call costs up to a quarter of a
 microsecond, and so does each cache line. So the fast path here is written without calls of helper
@@ -10,7 +10,6 @@ removes the hook and never reaches the job.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import time
 from typing import Any
@@ -20,8 +19,9 @@ from ...core.events import Events
 from ...core.frameworks import BACKWARD
 from ...core.recorder import OP
 from ...core.wrapped_functions import set_attribute
+from .input_waits import measure_input_waits
 
-clock, thread, exception = time.perf_counter_ns, threading.get_ident, sys.exc_info
+clock, thread = time.perf_counter_ns, threading.get_ident
 
 
 def install_step_hooks(events: Events) -> None:
@@ -29,50 +29,9 @@ def install_step_hooks(events: Events) -> None:
     import torch
     from torch.utils.data import dataloader
 
-    _next_batch(events, dataloader._BaseDataLoaderIter)
+    measure_input_waits(events, dataloader._BaseDataLoaderIter)
     _wrap_backward(events, torch.autograd)
     _hook_optimizer(events)
-
-
-def _next_batch(events: Events, kind: Any) -> None:
-    """Wrap ``__next__`` of ``kind``, the base class of all loaders' iterators."""
-    original = kind.__next__
-
-    @functools.wraps(original)
-    def __next__(self: Any) -> Any:  # noqa: N807
-        if "loader" in events.off:
-            return original(self)
-        if events.careful:
-            return observe(self)
-        begin = clock()
-        try:
-            return original(self)
-        finally:
-            try:
-                if type(self) is events.iterator and thread() == events.home:
-                    events.add((events.batch, begin, clock()))
-                else:
-                    events.batch_taken(type(self), begin)
-            except Exception as error:  # contained
-                events.report_failure("loader", error)
-
-    def observe(self: Any) -> Any:
-        events.notify("on_batch_request")
-        begin = clock()
-        try:
-            return original(self)
-        finally:
-            try:
-                events.batch_taken(type(self), begin)
-                events.notify("on_batch_ready", begin)
-                events.notify("on_iterator", self)
-                if exception()[0] is StopIteration:
-                    events.notify("on_batches_end")
-                events.update_careful()
-            except Exception as error:  # contained
-                events.report_failure("loader", error)
-
-    events.undo["loader"] = set_attribute(kind, "__next__", __next__)
 
 
 def _wrap_backward(events: Events, autograd: Any) -> None:
