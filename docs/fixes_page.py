@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from textwrap import dedent
 
 from whyidle import catalog
 from whyidle.model.fix import CONSENTS, Fix
@@ -67,13 +66,7 @@ def _sets_knob(node: ast.AST) -> bool:
 
 
 def _source_text(fix: Fix) -> str:
-    """The source of its function and of the tables that it names."""
-    text = dedent(inspect.getsource(fix.decide))
-    whole = inspect.getsource(sys.modules[fix.decide.__module__])
-    for node in ast.parse(whole).body:
-        if isinstance(node, ast.AnnAssign) and f"{ast.unparse(node.target)}[" in text:
-            text += ast.unparse(node).replace("'", '"')
-    return text
+    return inspect.getsource(sys.modules[fix.decide.__module__])
 
 
 def _knob_names(fix: Fix) -> list[str]:

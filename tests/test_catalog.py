@@ -44,8 +44,9 @@ def test_ids_and_families_are_those_of_the_files():
         assert fix.id == name
         assert fix.title
         if fix.decide.__module__ != "whyidle.model.fix":  # else it is a row of a table
-            assert fix.decide.__name__ == name.replace("-", "_")
-            assert fix.decide.__module__.rpartition(".")[0] == "whyidle.fixes"
+            family, _, module = fix.decide.__module__.rpartition(".")
+            assert module == name.replace("-", "_")
+            assert family.rpartition(".")[0] == "whyidle.fixes"
     rows = {row.id for family in catalog.plugin_names("fixes.advice") for row in table(family)}
     assert rows < set(catalog.load_fixes())
     assert not any(fix.startswith("advice") for fix in catalog.load_fixes())
@@ -147,7 +148,7 @@ PLUGINS = {
 from whyidle.model.fix import Proposal, fix
 
 @fix("late-lunch", consent="none")
-def lunch(proof):
+def foreign(proof):
     return Proposal("eat earlier")
 """,
     "knobs": "from whyidle.model.knobs import Knob\nLUNCH = Knob('lunch.hour', int, 'when')\n",

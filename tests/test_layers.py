@@ -286,7 +286,7 @@ def test_the_probe_s_core_knows_no_framework():
 
 
 ONE_A_FILE = (
-    *("causes", "patches", "machine.suspicions", "machine.tenants"),
+    *("causes", "fixes", "patches", "machine.suspicions", "machine.tenants"),
     *("cluster.ledgers", "cluster.meters"),
 )
 

@@ -130,16 +130,17 @@ def load_causes() -> dict[str, Cause]:
 
 @lru_cache(maxsize=1)
 def load_fixes() -> dict[str, Fix]:
-    """Load every fix by id: functions by subject, and rows of the tables of advice."""
+    """Load every fix by id: files, and rows of the tables of advice."""
     fixes: dict[str, Fix] = {}
-    advised = [f"advice.{subject}" for subject in plugin_names("fixes.advice")]
-    for subject in [*plugin_names("fixes"), *advised]:
-        path = f"whyidle.fixes.{subject}"
-        module = importlib.import_module(path)
-        for row in (*vars(module).values(), *getattr(module, "ADVICE", ())):
-            if isinstance(row, Fix):
-                _add_plugin(fixes, row, path)
+    for family in plugin_names("fixes"):
+        for stem in plugin_names(f"fixes.{family}") if family != "advice" else ():
+            path = f"whyidle.fixes.{family}.{stem}"
+            _register_plugin(fixes, Fix, importlib.import_module(path), path)
     _add_entry_points(fixes, "fixes")
+    for family in plugin_names("fixes.advice"):
+        path = f"whyidle.fixes.advice.{family}"
+        for row in importlib.import_module(path).ADVICE:
+            _add_plugin(fixes, row, path)
     return dict(sorted(fixes.items()))
 
 

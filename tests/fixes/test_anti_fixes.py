@@ -15,7 +15,7 @@ from docs import fixes_page
 from whyidle import catalog
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.diagnosis.fix_instructions import by_hand, summarize_edits
-from whyidle.fixes.host import BY_HAND, SWITCHES
+from whyidle.fixes.host.debug_mode_off import ADVICE, SWITCHES
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.knobs import KNOBS, setting_problem
@@ -83,7 +83,7 @@ VARIANTS = [
     | ({"own": 2} if flag else {})
     for flag, mode, size in product(
         (False, True),
-        (*SWITCHES, *BY_HAND, "jax_disable_jit", "narrow_cpu"),
+        (*SWITCHES, *ADVICE, "jax_disable_jit", "narrow_cpu"),
         (
             {"calls": 100.0, "mean_bytes": 1e4, "purpose": "metrics"},
             {"calls": 4.0, "mean_bytes": 5e8, "purpose": "norms"},

@@ -3,7 +3,7 @@
 import pytest
 
 from whyidle.fixes.advice.input import ADVICE
-from whyidle.fixes.input import cached_preprocessing
+from whyidle.fixes.input.cached_preprocessing import cached_preprocessing
 from whyidle.model.cause import Proof
 from whyidle.model.diagnosis import Predicted
 from whyidle.model.proof_facts import InputFacts

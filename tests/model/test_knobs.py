@@ -9,7 +9,7 @@ import pytest
 import whyidle
 from whyidle import catalog
 from whyidle.diagnosis.fix_instructions import by_hand, word_fixes
-from whyidle.fixes.host import SWITCHES
+from whyidle.fixes.host.debug_mode_off import SWITCHES
 from whyidle.model.diagnosis import Edit, Finding, Interval, ProposedFix
 from whyidle.model.knobs import KNOBS, setting_problem
 

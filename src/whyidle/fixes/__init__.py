@@ -1,1 +1,1 @@
-"""Fixes by subject, and tables of advice; see ``whyidle.model.fix``."""
+"""One fix per file; see ``whyidle.model.fix``."""

@@ -61,18 +61,19 @@ class Fix:
 
 
 def fix(
-    *causes: str, consent: Consent, title: str = "", kinds: frozenset[Kind] = ANY_KIND
+    *causes: str, consent: Consent, kinds: frozenset[Kind] = ANY_KIND
 ) -> Callable[[Decide], Fix]:
     """Declare a fix for some causes (by id) in some kinds of recordings. Its id is the name of its
-    function. The first line of its file is its title where none is given."""
+    file."""
 
     def declare(decide: Decide) -> Fix:
+        stem = decide.__module__.rsplit(".", 1)[-1]
         return Fix(
-            id=decide.__name__.replace("_", "-"),
+            id=stem.replace("_", "-"),
             causes=causes,
             consent=consent,
             decide=decide,
-            title=title or (decide.__globals__["__doc__"] or "").partition("\n")[0],
+            title=" ".join((decide.__globals__["__doc__"] or "").split("\n\n")[0].split()),
             doc=decide.__doc__ or "",
             kinds=kinds,
         )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from whyidle import catalog
-from whyidle.cluster.report import series, tables, totals
+from whyidle.cluster.report import gpu_hours, series, tables
 from whyidle.cluster.report.series import SERIES
 from whyidle.cluster.report.tables import run_query
 from whyidle.errors import InputError, OutputError, UsageError
@@ -235,15 +235,15 @@ def read_fleet(
             hint="Use a longer window: --since 30d, or --since all for old files",
         )
     tables.name_causes(connection)
-    window = totals.clip_holdings(connection, window, now)
-    if overlaps := totals.count_overlaps(connection):
+    window = gpu_hours.clip_holdings(connection, window, now)
+    if overlaps := gpu_hours.count_overlaps(connection):
         rows.counts["whole GPUs that two jobs hold at once"] += overlaps
     series.route_series(connection)
     if found:
         rows.notes += series.name_unmatched_nodes(connection)
     sum_days(connection, window, version=version, work=work, now_ms=now, progress=progress)
     rows.counts.update(count_readings(connection))
-    disagreeing = totals.sum_holdings(connection, periods)
+    disagreeing = gpu_hours.sum_holdings(connection, periods)
     return FleetTables(
         connection=connection, window=window, ledgers=list(ledgers), meters=list(meters),
         periods_ms=periods, counts=rows.counts, notes=rows.notes, disagreeing_hours=disagreeing,

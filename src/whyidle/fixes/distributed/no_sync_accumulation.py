@@ -1,4 +1,4 @@
-"""Fixes of what ranks exchange."""
+"""Exchange gradients once per optimizer step."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from whyidle.model.fix import TRAINING, Proposal, fix
 from whyidle.model.proof_facts import DistributedFacts
 
 
-@fix(
-    "allreduce-every-microstep",
-    consent="rounding",
-    kinds=TRAINING,
-    title="Exchange gradients once per optimizer step",
-)
+@fix("allreduce-every-microstep", consent="rounding", kinds=TRAINING)
 def no_sync_accumulation(proof: Proof) -> Proposal | None:
     """Run all but the last micro-batch of a step without the exchange. Gradients are the same sums
     in another order."""

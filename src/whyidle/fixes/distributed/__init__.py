@@ -1,0 +1,1 @@
+"""Fixes of what ranks exchange: one fix per file."""

@@ -1,0 +1,1 @@
+"""Fixes of what the host does in a step: one fix per file."""

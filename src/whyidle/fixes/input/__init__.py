@@ -1,0 +1,1 @@
+"""Fixes of how batches are made: one fix per file."""
