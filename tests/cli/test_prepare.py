@@ -43,7 +43,7 @@ class Slow(Lines):
             with open("full/other", "wb", buffering=0) as file, contextlib.suppress(OSError):
                 while file.write(bytes(65536)):
                     pass
-        if os.path.exists("touched") and index == 60:
+        if os.path.exists("touched") and index == 61:
             with open("text.txt", "a") as file:
                 file.write("more\\n")
         time.sleep(0.002)
