@@ -1,10 +1,6 @@
 """DataLoader's keywords, in the ways in which people write such calls."""
 
-import ast
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from patching import added, rewrite
 
 IMPORTS = {
@@ -260,24 +256,3 @@ def test_workers_then_persistence_then_pinning():
     for knob, value in (("workers", 4), ("persistent_workers", True), ("pin_memory", True)):
         text = rewrite(text, f"loader.{knob}", value).text
     assert text.endswith("DataLoader(d, num_workers=4, persistent_workers=True, pin_memory=True)\n")
-
-
-ARGUMENTS = st.lists(
-    st.sampled_from(["batch_size=4", "shuffle = True", "drop_last=x[0]", "collate_fn=lambda b: b"]),
-    unique=True,
-)
-GAPS = st.sampled_from([" ", "", "\n    ", "  # note\n    ", "\n\n    # above\n    ", " \\\n  "])
-
-
-@settings(deadline=None, max_examples=25)
-@given(ARGUMENTS, st.lists(GAPS, min_size=6, max_size=6), st.booleans())
-def test_any_layout_keeps_its_other_characters(arguments, gaps, trailing):
-    words = ["d", *arguments]
-    inside = "".join(f"{gap}{word}," for gap, word in zip(gaps, words, strict=False))
-    inside = inside if trailing else inside[:-1]
-    text = f"{PLAIN}x = DataLoader({inside}{gaps[-1]})\n"
-    found = rewrite(text, "loader.workers", 4, 0)
-    wanted = ast.parse(f"x = DataLoader({', '.join(words)}, num_workers=4)").body[-1]
-    assert ast.dump(ast.parse(found.text).body[-1]) == ast.dump(wanted)
-    left = iter(found.text)
-    assert all(character in left for character in text), "something of the old text is gone"
