@@ -24,11 +24,14 @@ class LayerRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class LayerSwap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A switch of the model, measured on this job's own batch. ``step_s`` is the whole step that is
     predicted with it; ``change`` is how many times shorter the step becomes (below 1: longer), None
-    where its sign is within the noise. ``keeps``: results are the same apart from rounding."""
+    where its sign is within the noise. ``keeps``: results are the same apart from rounding.
+    ``modules`` and ``in_place`` told swaps of single layers in documents of version 0.2."""
 
     kind: str
     title: str
+    modules: list[str] = []
     keeps: bool
+    in_place: bool = True
     step_s: float | None
     change: tuple[float, float] | None
     why: str | None = None

@@ -46,7 +46,8 @@ class MemoryOption(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class MemoryDeath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error of memory that ended the job: what was asked for, what held the rest, the last line
     of the user's program and the module whose forward pass it was, the largest tensors in variables
-    on the way there, and the cheapest change that would have fitted."""
+    on the way there, and the cheapest change that would have fitted. ``modules`` and ``growth``
+    stand in documents of version 0.2."""
 
     error: str
     requested: int | None
@@ -60,6 +61,8 @@ class MemoryDeath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     backward: bool
     parts: list[Part]
     largest: list[str]
+    modules: list[Part] = []
+    growth: str = ""
     change: str
 
 
