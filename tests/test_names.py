@@ -4,10 +4,10 @@ import pytest
 
 import codebase
 
-MOST_LINES = 108_060
+MOST_LINES = 100_000
 """It goes down, never up: whoever needs room deletes first, and says in a decision record what."""
-MOST_THRESHOLDS = 690
-MOST_SMALL = 35
+MOST_THRESHOLDS = 655
+MOST_SMALL = 33
 LARGEST_FOLDER = 35
 """these, too"""
 MOST_ONE_WORD_NAMES = 0.45
