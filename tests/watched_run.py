@@ -11,7 +11,7 @@ from msgspec import structs
 
 from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.process_facts import BurstInRun, LoaderFacts
-from whyidle.model.timeline import Timeline
+from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind, Timeline
 from whyidle.readers.probe.process_facts import read_document, read_facts
 
 READS = 20
@@ -46,6 +46,19 @@ def add_facts(timeline: Timeline, document: Mapping[str, Any]) -> Timeline:
         timeline,
         process=structs.replace(timeline.process, **{name: getattr(facts, name) for name in names}),
         burst=timeline.burst if burst is None else read_document(BurstInRun, burst),
+    )
+
+
+def hide_device(timeline: Timeline, *kinds: HostKind, device: str = "cuda") -> Timeline:
+    """Keep what live signals see of a recording: calls of these kinds, nothing of the device."""
+    calls = timeline.host.take_rows(np.isin(timeline.host.kind, kinds))
+    nothing = {name: getattr(timeline.device, name)[:0] for name in DeviceEvents.__slots__}
+    return replace(
+        timeline,
+        host=replace(calls, corr=np.full(len(calls), -1)),
+        device=DeviceEvents(**nothing),
+        info=DeviceInfo(kind=device),
+        source=replace(timeline.source, format="probe"),
     )
 
 

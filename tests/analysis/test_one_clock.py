@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whyidle import catalog
+from cured_twins import judge_all
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.job import Job
 from whyidle.model.timeline import CpuPace
-from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -50,10 +49,6 @@ def job(timelines):
     return Job(tuple(Facts(timeline) for timeline in timelines))
 
 
-def judge(cause, timelines):
-    return contracts.run_cause(catalog.load_causes()[cause], timelines)
-
-
 def crowded(seed=5):
     """Rank 0 waits up to 8 ms for a core whenever it leaves."""
     dice = random.Random(seed)
@@ -70,7 +65,7 @@ def test_who_leaves_late_is_not_taken_for_who_came_last():
     assert (late.rank, late.last_ratio) == (1, 1.0)
     assert late.lateness_s == pytest.approx(0.010, abs=0.002)
     assert seen.meetings.clock_error_s < 1e-5
-    assert judge("rank-workload-imbalance", train(longer, leave=crowded()))
+    assert judge_all("rank-workload-imbalance", train(longer, leave=crowded()))
 
 
 def test_ranks_of_two_machines_have_two_clocks():
@@ -90,8 +85,8 @@ def equal(rank, step):
 def test_equal_ranks_that_leave_late_in_turns_wait_for_nobody():
     dice = random.Random(3)
     seen = train(equal, leave=lambda rank, step: dice.uniform(0, 0.05))
-    assert judge("rank-workload-imbalance", seen) is None
-    assert judge("late-rank", seen) is None
+    assert judge_all("rank-workload-imbalance", seen) is None
+    assert judge_all("late-rank", seen) is None
 
 
 def test_what_a_transfer_takes_beyond_the_usual_is_no_communication_to_hide():
@@ -99,13 +94,13 @@ def test_what_a_transfer_takes_beyond_the_usual_is_no_communication_to_hide():
     usual, held = train(equal), train(equal, transfer=lambda step: 9 if step % 4 == 0 else 1)
     assert job(usual).meetings.held_up == 0.0
     assert job(held).meetings.held_up == pytest.approx(7.5 / 12, abs=0.05)
-    told = judge("exposed-gradient-comm", usual)
-    other = judge("exposed-gradient-comm", held)
+    told = judge_all("exposed-gradient-comm", usual)
+    other = judge_all("exposed-gradient-comm", held)
     assert other.high == pytest.approx(told.high, rel=0.25)
 
 
 def test_transfers_that_are_always_slow_are_communication():
-    assert judge("exposed-gradient-comm", train(equal, transfer=lambda step: 9)).high > 0.35
+    assert judge_all("exposed-gradient-comm", train(equal, transfer=lambda step: 9)).high > 0.35
 
 
 def paced(timelines, ran):
@@ -120,5 +115,5 @@ def paced(timelines, ran):
 
 def test_a_rank_that_comes_late_but_runs_no_longer_has_no_more_work():
     late = train(longer)
-    assert judge("rank-workload-imbalance", paced(late, longer))
-    assert judge("rank-workload-imbalance", paced(late, equal)) is None
+    assert judge_all("rank-workload-imbalance", paced(late, longer))
+    assert judge_all("rank-workload-imbalance", paced(late, equal)) is None

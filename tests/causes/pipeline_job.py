@@ -34,10 +34,9 @@ def train(
     operators=("PyFunc",),
     calls=1,
     cores=0.3,
-    evaluating_ms=0,
     **pipeline,
 ):
-    """Steps that wait for their batch, work, and evaluate. The map works ``batch_ms`` on a batch
+    """Steps that wait for their batch and work. The map works ``batch_ms`` on a batch
     (as long as the wait and the work if not given), with as many ``calls`` at a time; meanwhile
     the process keeps this many ``cores`` busy."""
     batch_ms = wait_ms + work_ms if batch_ms is None else batch_ms
@@ -48,9 +47,6 @@ def train(
                 job.wait(LOOP, ms(wait_ms))
             with job.call("optimizer_operators\twhyidle::optimizer", HostKind.OP):
                 job.work(LOOP, ms(work_ms))
-        if evaluating_ms:
-            with job.call("evaluation\tevaluation"):
-                job.work(LOOP, ms(evaluating_ms))
     elapsed = STEPS * ms(wait_ms + work_ms)
     job.facts["cpu"] = [[0, 0], [elapsed, int(cores * elapsed)]]
     described = {

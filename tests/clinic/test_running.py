@@ -2,7 +2,6 @@
 
 import msgspec
 import pytest
-from sheets import sheet
 
 from clinic import app, examine, floor
 from clinic.card import cases
@@ -13,35 +12,6 @@ pytestmark = pytest.mark.real_processes("jobs are timed in turns")
 
 CHOSEN, EXAMINE = "clinic.verbs._chosen.cases", "clinic.verbs.run.examine"
 """where the command line has them from"""
-SHEET = sheet(
-    workload="job",
-    before="[budget]\nwatch_s = 1\narm_s = 1\nlimit_s = 5",
-    habit='sick = { rest = 3 }\ncured = { rest = 1 }\nfix = "rest less"',
-)
-JOB = """
-import argparse, json, os, sys, time
-p = argparse.ArgumentParser()
-for name in ("rest", "seconds"):
-    p.add_argument("--" + name, type=float)
-p.add_argument("--seed"), p.add_argument("--times")
-a = p.parse_args()
-begin = time.perf_counter()
-if os.environ.get("FALLS"):
-    sys.exit("fell over")
-marks = [begin + a.rest * i for i in range(1, 41)]
-json.dump({"begin": begin, "marks": marks, "samples": 3}, open(a.times, "w"))
-"""
-
-
-@pytest.fixture
-def case(tmp_path, monkeypatch):
-    (tmp_path / "cards").mkdir()
-    (tmp_path / "cards" / "007.toml").write_text(SHEET)
-    (tmp_path / "job.py").write_text(JOB)
-    monkeypatch.setattr("clinic.launch.WORKLOADS", tmp_path)
-    monkeypatch.setattr("clinic.outcome.WORKLOADS", tmp_path)
-    (one,) = cases(folder=tmp_path / "cards")
-    return one
 
 
 def test_a_rate_leaves_the_beginning_out():

@@ -209,14 +209,6 @@ def test_predictions_are_compared_with_what_was_measured():
     assert forecasting([]) is None
 
 
-def test_attribution_is_held_against_the_device():
-    truth = dict.fromkeys(BUCKETS, 0.0) | {"compute": 0.5, "input": 0.5}
-    assert attribution_error(outcome(truth=truth, seen=evidence(loader=0.42))) == pytest.approx(
-        0.08
-    )
-    assert attribution_error(outcome()) is None
-
-
 def seen_unknown(**shares):
     told = dict.fromkeys(BUCKETS, 0.0) | shares
     does = {"compute": told["compute"], "copy": told["transfer"]}

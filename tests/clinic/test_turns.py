@@ -2,37 +2,17 @@
 
 import msgspec
 import pytest
-from sheets import sheet
 
-import clinic.launch
 import clinic.runs
 from clinic import examine
-from clinic.card import cases
-from clinic.outcome import Outcome
 from clinic.times import Times
 from clinic.turns import turns
 
 pytestmark = pytest.mark.real_processes("jobs wait for each other in processes of their own")
 
-HABIT = 'sick = { rest = 2 }\ncured = { rest = 1 }\nfix = "rest less"'
-
-
-@pytest.fixture
-def case(tmp_path, monkeypatch):
-    (tmp_path / "cards").mkdir()
-    (tmp_path / "cards" / "007.toml").write_text(sheet(workload="job", habit=HABIT))
-    monkeypatch.setattr("clinic.launch.WORKLOADS", tmp_path)
-    monkeypatch.setattr("clinic.outcome.WORKLOADS", tmp_path)
-    (one,) = cases(folder=tmp_path / "cards")
-    return one
-
 
 def several(case, count, first=100, **more):
     return [msgspec.structs.replace(case, id=f"c{first + i:04}", **more) for i in range(count)]
-
-
-def outcome(case, mode="cpu", **more):
-    return Outcome(id=case.id, mode=mode, made="2026-01-02", options={}, state="starved", **more)
 
 
 def test_only_idle_hosts_run_beside_each_other(case):

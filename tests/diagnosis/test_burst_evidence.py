@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from watched_run import add_facts
+from watched_run import add_facts, hide_device
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.diagnosis import burst_evidence
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
+from whyidle.model.timeline import DeviceInfo, HostKind
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -30,21 +30,10 @@ def loops(steps, tensors):
     return job.timeline()
 
 
-def blind(timeline, kind="cuda"):
+def blind(timeline):
     """The same run as live signals see it: calls on the host, nothing of the device."""
-    nothing = {name: getattr(timeline.device, name)[:0] for name in DeviceEvents.__slots__}
-    host = timeline.host
-    calls = host.take_rows(host.kind == HostKind.ANNOTATION)
-    return add_facts(
-        replace(
-            timeline,
-            host=replace(calls, corr=np.full(len(calls), -1)),
-            device=DeviceEvents(**nothing),
-            info=DeviceInfo(kind=kind),
-            source=replace(timeline.source, format="probe"),
-        ),
-        {"switches": {}, "bursts": {"bursts": [TOLD], "off": None}},
-    )
+    told = {"switches": {}, "bursts": {"bursts": [TOLD], "off": None}}
+    return add_facts(hide_device(timeline, HostKind.ANNOTATION), told)
 
 
 @pytest.fixture(scope="module")

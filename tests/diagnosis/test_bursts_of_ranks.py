@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from watched_run import add_facts
+from watched_run import add_facts, hide_device
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.ranks.exposed_communication import find_exposure
 from whyidle.analysis.ranks.job import Job
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
+from whyidle.model.timeline import HostKind
 from whyidle.testing.builder import ms, us
 from whyidle.testing.contracts import Fleet
 from whyidle.testing.recorded_job import RecordedJob
@@ -41,19 +40,8 @@ def ddp(steps, micro=1):
 
 def blind(timeline, **settings):
     """The same rank as live signals see it."""
-    nothing = {name: getattr(timeline.device, name)[:0] for name in DeviceEvents.__slots__}
-    host = timeline.host
-    calls = host.take_rows((host.kind == HostKind.ANNOTATION) | (host.kind == HostKind.OP))
-    return add_facts(
-        replace(
-            timeline,
-            host=replace(calls, corr=np.full(len(calls), -1)),
-            device=DeviceEvents(**nothing),
-            info=DeviceInfo(kind="cuda"),
-            source=replace(timeline.source, format="probe"),
-        ),
-        {"switches": {}, "bursts": {"bursts": [TOLD], "off": None}, **settings},
-    )
+    told = {"switches": {}, "bursts": {"bursts": [TOLD], "off": None}, **settings}
+    return add_facts(hide_device(timeline, HostKind.ANNOTATION, HostKind.OP), told)
 
 
 def watched(micro=1, **settings):

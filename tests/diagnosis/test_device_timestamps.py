@@ -6,12 +6,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from watched_run import add_facts
+from watched_run import add_facts, hide_device
 from whyidle.analysis.intervals import union_of
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.device_timestamps import ASKED, BATCH, EMPTY, MARK, STEPPED
 from whyidle.model.live.telemetry import Series, Telemetry
-from whyidle.model.timeline import DeviceEvents, DeviceInfo, HostKind
+from whyidle.model.timeline import HostKind
 from whyidle.testing.builder import Builder, ms, us
 
 WINDOW = "profile of steps 101 to 103"
@@ -51,19 +51,8 @@ def watched(timeline):
             (begin, end, end - first, window, BATCH, 1, b""),
             (end, end + us(100), after - first, window, STEPPED, 1, b""),
         ]
-    return add_facts(
-        replace(
-            timeline,
-            host=replace(calls, corr=np.full(len(calls), -1)),
-            device=DeviceEvents(
-                **{n: getattr(timeline.device, n)[:0] for n in DeviceEvents.__slots__}
-            ),
-            info=DeviceInfo(kind="cuda"),
-            source=replace(timeline.source, format="probe"),
-            marks=np.array(rows, MARK),
-        ),
-        {"switches": {}},
-    )
+    seen = replace(hide_device(timeline, HostKind.ANNOTATION), marks=np.array(rows, MARK))
+    return add_facts(seen, {"switches": {}})
 
 
 def shares(diagnosis):

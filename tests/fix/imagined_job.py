@@ -5,17 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from made_arms import ran
 
 from imagined_jobs import SICK
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.fix.arms.arm import ArmResult
-from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.loop import optimize
 from whyidle.fix.loop.trial_session import TrialSession
 from whyidle.model.diagnosis import Edit, Predicted, ProposedFix
 
 SEEN = next(found for job in SICK.values() if (found := diagnose_job([job().timeline()])).findings)
-LOSSES = [1.0 / (i + 1) for i in range(40)]
 STEP_S = 0.1
 
 
@@ -88,7 +86,7 @@ class Job:
         self.times.append(times)
         healing.arm_s = self.arm_s
         found = self.looks.pop(0)
-        if isinstance(found, KeyboardInterrupt):
+        if isinstance(found, BaseException):
             raise found
         return found
 
@@ -105,10 +103,7 @@ class Job:
             raise self.error
         turned = {edit.knob: edit.value for edit in edits}
         step_s = STEP_S * self.speeds(turned)
-        marks = [int(1e9 + step_s * i * 1e9) for i in range(40)]
-        told = ProcessReport("stopped", 0, marks, [*LOSSES])
-        ran = ArmResult("stopped", 0, 1.0, Path("nowhere"), "", told, dict.fromkeys(turned, 1))
-        return replace(ran, ranks={0: told})
+        return replace(ran(step_s), applied=dict.fromkeys(turned, 1))
 
     def heal(self):
         return optimize.optimize(self.healing, self.look)

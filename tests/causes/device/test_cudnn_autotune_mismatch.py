@@ -6,7 +6,6 @@ from cured_twins import covers, judge, twin_speedup
 from watched_run import add_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
-from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
 
@@ -41,7 +40,7 @@ def train(searching=(), *, steps=6, sizes=1, conv=8, gemm=4):
 def judge_with_facts(job, settings):
     """The cause's answer where the process tells of its switches."""
     timeline = add_facts(job.timeline(), settings)
-    return contracts.run_cause(catalog.load_causes()[CAUSE], [timeline])
+    return judge(CAUSE, timeline)
 
 
 def test_the_prediction_holds_the_twin_that_does_not_search():

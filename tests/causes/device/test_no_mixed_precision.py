@@ -6,8 +6,6 @@ import pytest
 
 from cured_twins import covers, judge, twin_speedup
 from imagined_jobs import single_precision
-from whyidle import catalog
-from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, us
 from whyidle.testing.contracts import Pair
 
@@ -64,7 +62,7 @@ def test_from_tf32_the_device_s_own_peaks_tell_how_much(ratio):
     )
     seen = sick.timeline()
     seen = replace(seen, info=replace(seen.info, peaks=peaks))
-    proof = contracts.run_cause(catalog.load_causes()[CAUSE], [seen])
+    proof = judge(CAUSE, seen)
     assert covers(proof, twin_speedup(sick, cured))
     assert proof.predicted.speedup == pytest.approx(max(1.0, 0.7 * ratio), rel=0.15)
 

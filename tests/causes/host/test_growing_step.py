@@ -9,7 +9,6 @@ from cured_twins import judge
 from whyidle import catalog
 from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.roles import Role
-from whyidle.testing import contracts
 from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -133,9 +132,8 @@ def step_starts(timeline):
     ids=["cores are taken", "the job computes more", "cores are to spare"],
 )
 def test_other_programs_that_take_the_cores_explain_growth(cores, late, found):
-    declared = catalog.load_causes()[CAUSE]
     timeline = with_cores(train(last=1.0), cores, late)
-    assert (contracts.run_cause(declared, [timeline]) is not None) == found
+    assert (judge(CAUSE, timeline) is not None) == found
 
 
 PAIRS = {

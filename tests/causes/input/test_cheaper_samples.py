@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from whyidle import catalog
+from cured_twins import judge
 from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.loader_tables import BATCH, Iterator, Loading
 from whyidle.model.process_facts import LoaderFacts
-from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.recorded_job import RecordedJob
 
@@ -46,9 +45,7 @@ def job(stack, *, cores, waits=False, computing=30, delay=0):
 
 
 def fixes(timeline):
-    cause = catalog.load_causes()["dataloader-no-workers"]
-    proof = contracts.run_cause(cause, [timeline])
-    contracts.check_proof(cause, proof)
+    assert judge("dataloader-no-workers", timeline)
     (found,) = [f for f in diagnose_job([timeline]).findings if f.cause == "dataloader-no-workers"]
     return {fix.fix: fix for fix in found.fixes}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from cured_twins import covers
+from cured_twins import covers, judge_all
 from watched_run import add_facts, loader_facts
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
@@ -158,16 +158,7 @@ class Job:
 
 
 def judge(cause, job):
-    declared = catalog.load_causes()[cause]
-    return judged(declared, job.run)
-
-
-def judged(declared, timeline):
-    proof = contracts.run_cause(declared, [timeline])
-    if proof is not None:
-        contracts.check_proof(declared, proof)
-        contracts.check_abstains(declared, [timeline])
-    return proof
+    return judge_all(cause, [job.run])
 
 
 def speedup(sick, cured):
@@ -229,16 +220,6 @@ def test_data_that_is_read_again_in_each_epoch_is_to_stay_in_memory():
     assert covers(proof, speedup(AGAIN, replace(AGAIN, storage=28)), slack=0.04)
 
 
-def test_more_workers_wait_for_more_at_a_time():
-    """Their prediction is their own, and nothing where the storage is at its limit."""
-    job = replace(STORED, train=5)
-    proof = judge("remote-storage-fetch-stall", job)
-    told = catalog.load_fixes()["loader-workers"].decide(proof).predicted
-    more = replace(job, workers=proof.facts.workers)
-    assert 1 / told.speedup == pytest.approx(1 / speedup(job, more), abs=0.03)
-    assert told.low == 1.0
-
-
 @pytest.mark.parametrize("storage", [70, 300])
 def test_as_many_wait_at_a_time_as_the_storage_is_far(storage):
     """The fix says how many hide it, which may be more than there are cores."""
@@ -249,6 +230,7 @@ def test_as_many_wait_at_a_time_as_the_storage_is_far(storage):
     told = proof.facts.by_workers.speedup
     assert told == pytest.approx(speedup(sick, replace(sick, workers=wanted)), rel=0.1)
     assert speedup(sick, replace(sick, workers=2 * wanted)) < 1.15 * told
+    assert proof.facts.by_workers.low == 1.0  # nothing where the storage is at its limit
 
 
 @pytest.mark.parametrize("epoch", [12, 24, 60])
@@ -380,8 +362,7 @@ def test_what_a_call_takes_beside_waiting_does_not_hide_slow_batches():
     assert covers(proof, speedup(sick, replace(sick, prefetch=8)), slack=0.02)
 
 
-def test_random_augmentation_is_not_repeated_work():
-    assert judge("repeated-deterministic-preprocessing", replace(WORK, steps=96)) is None
+def test_repeated_work_is_told_as_that_alone():
     assert judge("heavy-cpu-transform", REPEATED) is None
 
 
@@ -400,7 +381,7 @@ def test_workers_that_read_through_a_library_are_told_to_read_less(library):
     inner = f"/usr/lib/python3.11/site-packages/{library}/_hl/dataset.py(872): __getitem__;"
     timeline = replace(WORK, cores=2.0).run
     looked = replace(timeline.loading, stacks=((inner if library else "") + ITEM,))
-    found = judged(catalog.load_causes()["heavy-cpu-transform"], replace(timeline, loading=looked))
+    found = judge_all("heavy-cpu-transform", [replace(timeline, loading=looked)])
     decide = {name: catalog.load_fixes()[name].decide for name in ("cheaper-reads", "whole-arrays")}
     assert (decide["cheaper-reads"](found) is not None) == bool(library)
     assert (decide["whole-arrays"](found) is None) == bool(library)
@@ -492,8 +473,8 @@ def test_workers_that_are_not_far_too_many(changed):
 
 def test_too_many_workers_keep_the_training_thread_from_its_core_beside_other_programs():
     job = replace(SURPLUS, cpu=8, delay=330)
-    cause = catalog.load_causes()["cpu-oversubscription"]
-    found, alone = (judged(cause, used_up(job, waits=0.5, used=used)) for used in (1.2, 1.9))
+    seen = (used_up(job, waits=0.5, used=used) for used in (1.2, 1.9))
+    found, alone = (judge_all("cpu-oversubscription", [one]) for one in seen)
     assert (found.bucket, found.low) == ("compute", 0.0)
     assert 1.0 < found.predicted.speedup < alone.predicted.speedup
     assert found.predicted.high == alone.predicted.high
@@ -517,11 +498,11 @@ def used_up(job, *, waits=0.4, used=1.95):
 def test_workers_that_take_the_cores_from_training_hold_it_up():
     job = replace(BESIDE, cpu=25)
     assert Facts(job.run).workers.wait_kind == "crowd"
-    found = judged(catalog.load_causes()["cpu-oversubscription"], used_up(job))
+    found = judge_all("cpu-oversubscription", [used_up(job)])
     assert (found.bucket, found.low) == ("compute", 0.0)
     assert found.high == pytest.approx(0.4)
     assert 1.0 < found.predicted.speedup < found.predicted.high
-    assert judged(catalog.load_causes()["cpu-starved-allocation"], used_up(job)) is None
+    assert judge_all("cpu-starved-allocation", [used_up(job)]) is None
 
 
 def test_threads_that_burn_more_than_the_training_thread_itself_spin():
@@ -545,14 +526,9 @@ def test_threads_that_burn_more_than_the_training_thread_itself_spin():
 )
 def test_a_crowd_beside_training_that_has_its_cores_costs_what_batches_are_waited_for(seen):
     job = replace(BESIDE, cpu=25)
-    found = judged(catalog.load_causes()["cpu-oversubscription"], used_up(job, **seen))
+    found = judge_all("cpu-oversubscription", [used_up(job, **seen)])
     assert found.bucket in (None, "input")
     assert found.high == pytest.approx(Facts(job.run).workers.waiting_share)
-
-
-def test_workers_of_one_thread_each_that_use_up_the_cores_need_more_of_them():
-    job = replace(BESIDE, cpu=25, threads=1, others=0)
-    assert judged(catalog.load_causes()["cpu-starved-allocation"], used_up(job))
 
 
 PACKING = Job(workers=6, cores=2.0, train=50, cpu=12, pickle=43, delay=300)
@@ -573,8 +549,8 @@ def plans_of(proof):
 def test_workers_that_mostly_pack_large_batches_are_no_crowd():
     doubles = {"batch_bytes": 26_000_000, "types": {"float64": 26_000_000}}
     run = packing(**doubles)
-    assert judged(catalog.load_causes()["cpu-oversubscription"], run) is None
-    found = judged(catalog.load_causes()["worker-handoff-bottleneck"], run)
+    assert judge_all("cpu-oversubscription", [run]) is None
+    found = judge_all("worker-handoff-bottleneck", [run])
     assert "26 MB: packing one takes 43 ms of CPU, making it 12 ms" in found.headline
     proposed = plans_of(found)
     assert "float32" in proposed["leaner-batches"].summary
@@ -586,7 +562,7 @@ def test_workers_that_mostly_pack_large_batches_are_no_crowd():
 
 def test_what_is_read_from_files_is_not_looked_up_in_memory():
     run = packing(replace(PACKING, chars=20_000_000), batch_bytes=26_000_000)
-    found = judged(catalog.load_causes()["worker-handoff-bottleneck"], run)
+    found = judge_all("worker-handoff-bottleneck", [run])
     assert "lookup-without-workers" not in plans_of(found)
     assert "float32" not in plans_of(found)["leaner-batches"].summary
 
@@ -608,7 +584,7 @@ STARVED = Job(workers=1, train=85, cpu=57, delay=43, cores=1.0)
 def test_more_cores_bring_that_nobody_waits_for_one():
     """At best both take the time that they need, and the loader is the slower one; cores that share
     their arithmetic units make both slower, as expected by half of what they may."""
-    found = judged(catalog.load_causes()["cpu-starved-allocation"], used_up(STARVED, used=1.0))
+    found = judge_all("cpu-starved-allocation", [used_up(STARVED, used=1.0)])
     cured = replace(STARVED, train=45, delay=0, cores=2.0)
     assert 1 / found.predicted.high == pytest.approx(1 / speedup(STARVED, cured), abs=0.03)
     shared = replace(cured, cpu=57 + (1 / BUSY_CORE[1] - 1) * 45)
@@ -634,7 +610,7 @@ def confined(job, machine=2.0, **gauges):
 
 def judge_pair(timeline):
     names = ("cpu-starved-allocation", "cpu-oversubscription")
-    return [judged(catalog.load_causes()[name], timeline) for name in names]
+    return [judge_all(name, [timeline]) for name in names]
 
 
 def test_workers_that_a_limit_crowds_have_too_few_cores():
@@ -699,7 +675,7 @@ def transforming(job):
     timeline = job.run
     seen = tuple(structs.replace(loader, transforms=True) for loader in timeline.loading.loaders)
     chained = replace(timeline, loading=replace(timeline.loading, loaders=seen))
-    return judged(catalog.load_causes()["heavy-cpu-transform"], chained)
+    return judge_all("heavy-cpu-transform", [chained])
 
 
 def treat(proof):
@@ -720,16 +696,15 @@ def test_workers_that_something_in_the_process_bound_to_a_core():
 
 def test_what_binds_them_is_named_where_the_environment_tells():
     told = {"environment": {"OMP_PROC_BIND": "true", "KMP_AFFINITY": "none"}}
-    declared = catalog.load_causes()["narrowed-cpu-affinity"]
-    found = judged(declared, add_facts(BOUND.run, told))
+    found = judge_all("narrowed-cpu-affinity", [add_facts(BOUND.run, told)])
     assert found.headline.endswith(": OMP_PROC_BIND=true binds them")
 
 
 def test_cores_that_something_in_the_process_took_are_not_wanting():
     """The command was given enough: more of them would be bound away as these are."""
-    cause = catalog.load_causes()["cpu-starved-allocation"]
-    assert judged(cause, used_up(replace(BOUND, given=None), used=1.0))
-    assert judged(cause, used_up(BOUND, used=1.0)) is None
+    unknown = used_up(replace(BOUND, given=None), used=1.0)
+    assert judge_all("cpu-starved-allocation", [unknown])
+    assert judge_all("cpu-starved-allocation", [used_up(BOUND, used=1.0)]) is None
 
 
 @pytest.mark.parametrize(
@@ -758,14 +733,14 @@ def test_more_workers_are_given_the_cores_that_something_took():
 
 def test_ranks_that_share_the_cores_out_leave_none_to_give_back():
     ranks = replace(BOUND.run, world_size=4)
-    assert judged(catalog.load_causes()["narrowed-cpu-affinity"], ranks) is None
+    assert judge_all("narrowed-cpu-affinity", [ranks]) is None
 
 
 def test_missing_cores_cost_what_is_waited_for_them_where_that_is_more_than_for_data():
     """What the finding costs is no less than what twice the cores win."""
     for waits, bucket in ((0.5, "compute"), (0.05, "input")):
         seen = used_up(STARVED, waits=waits, used=1.0)
-        found = judged(catalog.load_causes()["cpu-starved-allocation"], seen)
+        found = judge_all("cpu-starved-allocation", [seen])
         assert found.bucket == bucket
         told = diagnose_job([seen])
         contracts.check_bounds(told)
@@ -810,7 +785,7 @@ def lean(job):
 
 def test_light_samples_need_no_workers():
     """The training process makes a batch in the time of its worker."""
-    found = judged(catalog.load_causes()["worker-handoff-bottleneck"], lean(LIGHT))
+    found = judge_all("worker-handoff-bottleneck", [lean(LIGHT)])
     step = LIGHT.train + LIGHT.cpu
     assert found.predicted.speedup == pytest.approx(Facts(LIGHT.run).step_s * 1e3 / step, rel=0.02)
     plan = catalog.load_fixes()["fewer-workers"].decide(found)
@@ -822,7 +797,7 @@ def test_light_samples_need_no_workers():
 def test_no_cores_are_requested_for_workers_that_are_needless():
     seen = used_up(LIGHT, waits=0.5, used=2.0)
     seen = replace(seen, loading=replace(seen.loading, tensors=2))
-    assert judged(catalog.load_causes()["cpu-starved-allocation"], seen) is None
+    assert judge_all("cpu-starved-allocation", [seen]) is None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pipeline_job
 import pytest
 from pipeline_job import train
 
+from cured_twins import judge
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.analysis.input.tfdata_pipelines import find_slow_stage
@@ -14,7 +15,6 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.diagnosis.fix_instructions import summarize_edits, word_fixes
 from whyidle.model.live.telemetry import Series, Telemetry
 from whyidle.model.timeline import HostKind
-from whyidle.testing import contracts
 from whyidle.testing.builder import ms
 from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
@@ -23,10 +23,6 @@ MAKING = "/job/train.py(5): __getitem__"
 PAIRS = {
     "serial-map": Pair(sick=train, healthy=lambda: train(wait_ms=0)),
 }
-
-
-def judge(cause, timeline):
-    return contracts.run_cause(catalog.load_causes()[cause], [timeline])
 
 
 def test_a_serial_map_that_waits_is_the_first_finding_with_its_lines_and_its_cure():
@@ -304,15 +300,6 @@ def test_where_no_core_is_idle_a_cache_frees_those_of_the_step():
     assert shared.high > alone.high
 
 
-def test_an_evaluation_on_the_cpu_is_work_and_leads_only_if_it_gains_more():
-    """It takes 35 of 90 ms, a wait 30, but without the pipeline's work the step has its cores."""
-    job = decoding(30, work_ms=25, evaluating_ms=35)
-    alone = diagnose_job([on_machine(job, idle=1.5)]).verdict
-    assert (alone.cause, alone.bound) == ("heavy-evaluation", "interruption")
-    shared = diagnose_job([on_machine(job)]).verdict
-    assert (shared.cause, shared.bound) == ("uncached-pipeline", "input")
-
-
 def test_calls_that_compute_beside_the_step_share_its_cores():
     """Serial decoding of 40 ms and operators of 10 ms: two cores need at least 25 ms for both."""
     predicted = judge(
@@ -345,11 +332,6 @@ def decoding_stages():
     names = ("Prefetch", 20), ("Batch", 20)
     made = [pipeline_job.stage(*one) for one in names]
     return [*made, pipeline_job.stage("Map", 19, operators), pipeline_job.stage("TensorSlice", 18)]
-
-
-def test_before_a_repeat_work_is_counted_by_the_epoch():
-    slow = find_slow_stage(Facts(repeating()))
-    assert (slow.batch_s, slow.batch_size) == (pytest.approx(0.09), 32)
 
 
 def test_epochs_of_a_repeat_count_as_epochs():
@@ -399,10 +381,6 @@ def test_a_plain_interleave_is_serial_however_many_sources_it_cycles_through():
     assert (proof.facts.workers, proof.facts.interleaved) == (4, True)
     fixes = diagnose_job([interleaved()]).findings[0].fixes
     assert {edit.knob for edit in fixes[0].edits} == {"tfdata.interleave_calls", "tfdata.pool"}
-
-
-def test_a_stage_that_makes_a_batch_in_less_than_a_step_is_not_what_the_step_waits_for():
-    assert judge("serial-map", train(calls=2, batch_ms=20)) is None
 
 
 def test_calls_beyond_the_pool_do_not_count():

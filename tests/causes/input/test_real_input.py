@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cured_twins import covers
-from whyidle import catalog
+from cured_twins import covers, judge
 from whyidle.analysis.facts import Facts
 from whyidle.readers import kineto
-from whyidle.testing import contracts
 
 FOLDER = Path(
     os.environ.get("WHYIDLE_TRACES") or Path(__file__).parents[3].parent / "shared" / "traces"
@@ -33,10 +31,7 @@ def median_step_s(name: str) -> float:
 
 @pytest.mark.parametrize("letter", "abc")
 def test_resnet_without_loader_stalls_takes_as_long_as_its_twin_with_workers(letter):
-    proof = contracts.run_cause(
-        catalog.load_causes()["dataloader-no-workers"],
-        [recorded(f"resnet50_v100_workers0_{letter}")],
-    )
+    proof = judge("dataloader-no-workers", recorded(f"resnet50_v100_workers0_{letter}"))
     gained = median_step_s(f"resnet50_v100_workers0_{letter}")
     gained /= median_step_s(f"resnet50_v100_workers4_{letter}")
     assert proof is not None
@@ -45,9 +40,7 @@ def test_resnet_without_loader_stalls_takes_as_long_as_its_twin_with_workers(let
 
 
 def test_workers_win_a_launch_bound_toy_little():
-    proof = contracts.run_cause(
-        catalog.load_causes()["dataloader-no-workers"], [recorded("mlp_rtx3080_workers0_bs16")]
-    )
+    proof = judge("dataloader-no-workers", recorded("mlp_rtx3080_workers0_bs16"))
     gained = median_step_s("mlp_rtx3080_workers0_bs16") / median_step_s("mlp_rtx3080_workers8_bs16")
     assert proof is not None
     assert covers(proof, gained, slack=0.0)
@@ -58,12 +51,10 @@ def test_workers_win_a_launch_bound_toy_little():
 )
 @pytest.mark.parametrize("cause", ["dataloader-no-workers", "dataloader-too-few-workers"])
 def test_workers_that_keep_up_are_not_blamed(name, cause):
-    assert contracts.run_cause(catalog.load_causes()[cause], [recorded(name)]) is None
+    assert judge(cause, recorded(name)) is None
 
 
 def test_preparation_outside_any_loader():
-    proof = contracts.run_cause(
-        catalog.load_causes()["heavy-cpu-transform"], [recorded("timesformer_h100")]
-    )
+    proof = judge("heavy-cpu-transform", recorded("timesformer_h100"))
     assert proof is not None
     assert 0.5 < proof.low <= proof.high < 0.6

@@ -13,7 +13,6 @@ from whyidle.diagnosis.diagnose import diagnose_job
 from whyidle.model.process_facts import LifePhases
 from whyidle.model.timeline import DeviceInfo
 from whyidle.readers import kineto
-from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
 
@@ -90,10 +89,8 @@ def test_a_warm_up_step_outside_the_steady_ones_is_not_their_cost():
 )
 def test_real_cold_starts(name):
     timeline = kineto.load(FOLDER / "kineto" / f"{name}.pt.trace.json.gz")
-    cause = catalog.load_causes()["compile-autotune-warmup"]
-    proof = contracts.run_cause(cause, [timeline])
+    proof = judge("compile-autotune-warmup", timeline)
     assert proof is not None
-    contracts.check_proof(cause, proof)
     assert proof.low > 0.5
     facts = Facts(timeline)
     if facts.cold_start:

@@ -8,7 +8,6 @@ from cured_twins import covers, judge, twin_speedup
 from whyidle import catalog
 from whyidle.analysis.facts import Facts
 from whyidle.model.timeline import DeviceInfo, HostKind
-from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
 from whyidle.testing.recorded_job import RecordedJob
@@ -242,7 +241,7 @@ def test_how_a_watched_job_evaluates_is_told(name, asks):
                     guest.wait(LOOP, us(100))
             with guest.call(EVALUATE, HostKind.PYTHON):  # a mark tells of gradients, this does not
                 guest.work(LOOP, ms(5))
-    proof = contracts.run_cause(catalog.load_causes()["heavy-evaluation"], [guest.timeline()])
+    proof = judge("heavy-evaluation", guest)
     assert proof.facts.batches == asks
     spared = proof.facts.without_graph
     assert (spared is not None) == (name == "evaluation#grad")
@@ -279,14 +278,9 @@ def collecting(every, length=40_000):
     return guest.timeline()
 
 
-def predicted_and_measured(every):
-    sick = collecting(every)
-    proof = contracts.run_cause(catalog.load_causes()["python-gc-pauses"], [sick])
-    return proof, Facts(sick).step_s / Facts(collecting(0)).step_s
-
-
 def test_steps_without_a_collection_tell_what_one_leaves_behind():
-    proof, measured = predicted_and_measured(3)
+    proof = judge("python-gc-pauses", collecting(3))
+    measured = Facts(collecting(3)).step_s / Facts(collecting(0)).step_s
     assert proof.predicted.speedup == pytest.approx(measured, rel=0.01)
     assert proof.predicted.high == pytest.approx(measured, rel=0.01)
 
@@ -301,12 +295,12 @@ def test_a_single_long_collection_among_short_ones_may_be_rare():
             guest.step(LOOP, ms(1))
         return guest.timeline()
 
-    proof, short = watched_proof("python-gc-pauses", steps(30_000)), steps(20)
+    proof, short = judge("python-gc-pauses", steps(30_000)), steps(20)
     assert proof.high > 0.08
     assert proof.low < 0.005
     once = proof.high - Facts(short).bucket_share("gc")
     assert proof.predicted.speedup < 1 / (1 - 0.7 * once)
-    assert watched_proof("python-gc-pauses", short) is None
+    assert judge("python-gc-pauses", short) is None
 
 
 LOG, HELPER = "/job/train.py(31): main", "/job/train.py(50): log_weights"
@@ -332,7 +326,7 @@ def reporting(*, logs=True, at=LOG, asks=""):
 
 @pytest.mark.parametrize("at", [LOG, HELPER])
 def test_what_is_computed_for_a_log_is_saved_with_it(at):
-    proof = watched_proof("blocking-logging-upload", reporting(at=at))
+    proof = judge("blocking-logging-upload", reporting(at=at))
     measured = Facts(reporting(at=at)).step_s / Facts(reporting(logs=False)).step_s
     assert measured == pytest.approx(3.0, rel=0.02)
     assert proof.removal.low < measured < proof.removal.high < 1.5 * proof.removal.low
@@ -341,7 +335,7 @@ def test_what_is_computed_for_a_log_is_saved_with_it(at):
 
 def test_a_step_of_training_in_a_log_line_is_not_saved():
     """``writer.add_scalar("loss", train_step(), step)`` trains without the writer, too."""
-    proof = watched_proof("blocking-logging-upload", reporting(asks=FORWARD))
+    proof = judge("blocking-logging-upload", reporting(asks=FORWARD))
     assert proof.removal.speedup == pytest.approx(80 / 40, rel=0.1)
 
 
@@ -355,7 +349,7 @@ def test_other_lines_count_only_in_functions_that_only_log():
             guest.work(f"{NORM};/job/train.py(61): {function};{LOG}", ms(20))
             guest.python(f"{WRITE};/job/train.py(62): {function};{LOG}", ms(20))
             guest.step(LOOP, ms(5))
-        return watched_proof("blocking-logging-upload", guest.timeline()).removal.speedup
+        return judge("blocking-logging-upload", guest.timeline()).removal.speedup
 
     assert other_line("log_norms", trains=False) == pytest.approx(60 / 20, rel=0.1)
     assert other_line("step_and_log", trains=True) == pytest.approx(80 / 60, rel=0.1)
@@ -383,10 +377,6 @@ def keeping(then, *, between=None, saved=True):
     return guest.timeline()
 
 
-def watched_proof(cause, timeline):
-    return contracts.run_cause(catalog.load_causes()[cause], [timeline])
-
-
 @pytest.mark.parametrize(
     "then",
     [
@@ -396,8 +386,8 @@ def watched_proof(cause, timeline):
 )
 def test_a_wait_for_the_disk_after_saving_is_part_of_the_save(then):
     sick = keeping(then)
-    assert watched_proof("blocking-logging-upload", sick) is None
-    proof = watched_proof("sync-checkpoint", sick)
+    assert judge("blocking-logging-upload", sick) is None
+    proof = judge("sync-checkpoint", sick)
     assert proof.high == pytest.approx(50 / 100, abs=0.03)
     assert Facts(sick).bucket_share("blocked") < 0.01
 
@@ -412,7 +402,7 @@ def test_a_wait_for_the_disk_after_saving_is_part_of_the_save(then):
 )
 def test_other_waits_are_none_of_the_save_s(then, more):
     sick = keeping(then, **more)
-    assert watched_proof("blocking-logging-upload", sick) is not None
+    assert judge("blocking-logging-upload", sick) is not None
     assert Facts(sick).bucket_share("blocked") > 0.2
 
 
@@ -431,7 +421,7 @@ def saving(*, saves=True):
 
 
 def test_what_few_saves_leave_behind_counts_as_much_as_it_takes():
-    proof = watched_proof("sync-checkpoint", saving())
+    proof = judge("sync-checkpoint", saving())
     measured = Facts(saving()).step_s / Facts(saving(saves=False)).step_s
     assert proof.removal.speedup == pytest.approx(measured, rel=0.03)
     assert proof.removal.low < measured < proof.removal.high

@@ -2,9 +2,8 @@
 
 import pytest
 
+import cured_twins
 from watched_run import add_telemetry
-from whyidle import catalog
-from whyidle.testing import contracts
 from whyidle.testing.builder import Builder, ms, us
 from whyidle.testing.contracts import Pair
 
@@ -38,11 +37,7 @@ def recorded(values, workers=2):
 
 
 def judge(values, cause="host-memory-pressure", **job):
-    declared = catalog.load_causes()[cause]
-    proof = contracts.run_cause(declared, [recorded(values, **job)])
-    if proof is not None:
-        contracts.check_proof(declared, proof)
-    return proof
+    return cured_twins.judge(cause, recorded(values, **job))
 
 
 def test_the_job_s_own_group():

@@ -3,71 +3,19 @@
 import math
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 import pytest
+from made_arms import FIX, LOSSES, bench, crowd, ran, several, telling
 
-from whyidle.fix.arms.arm import ArmResult
 from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.arms.process_tree import TreeSample
 from whyidle.fix.loop.ab_test import run_ab_test
 from whyidle.fix.loop.acceptance import HARM
-from whyidle.fix.loop.candidates import Candidate
-from whyidle.fix.loop.trial_result import MOST, ArmFactory
+from whyidle.fix.loop.trial_result import MOST
 from whyidle.fix.statistics.alpha_spending import WHOLE, AlphaBudget
 from whyidle.fix.statistics.startup_cost import RemainingJob
 from whyidle.model.diagnosis import Edit
-
-LOSSES = [1.0 / (i + 1) for i in range(40)]
-FIX = Candidate(
-    fix="loader-workers",
-    cause="dataloader-no-workers",
-    consent="none",
-    summary="",
-    edits=(Edit(knob="loader.workers", value=2, was=0),),
-    predicted=None,
-    risk="",
-)
-
-
-def ran(step_s, losses=LOSSES, *, ending="stopped", took=True, said="", declined=None):
-    marks = [int(1e9 + step_s * i * 1e9) for i in range(len(losses))]
-    good = ending in ("stopped", "finished")
-    told = (
-        ProcessReport(ended="stopped", begun=0, marks=marks, losses=list(losses)) if good else None
-    )
-    return ArmResult(
-        ending=ending,
-        status=None if ending == "hung" else int(not good),
-        seconds=1.0,
-        recording=Path("nowhere"),
-        output_end=said,
-        report=told,
-        ranks={} if told is None else {0: told},
-        applied={"loader.workers": 1} if took else {},
-        declined=declined or {},
-    )
-
-
-def bench(base, treated, other=None, affordable=True, **more):
-    """Each is a list of arms that are handed out in turn, the last one again and again."""
-
-    def turn(arms):
-        return lambda: arms.pop(0) if len(arms) > 1 else arms[0]
-
-    return ArmFactory(
-        base=turn(list(base)),
-        treated=turn(list(treated)),
-        other=turn([other or ran(0.1)]),
-        affordable=lambda: affordable,
-        say=lambda _: None,
-        **{
-            "swayed": lambda seed, steps: pytest.fail("not asked for"),
-            "drawn": lambda steps: pytest.fail("not asked for"),
-            **more,
-        },
-    )
 
 
 def test_a_clear_gain_with_the_same_numbers_is_kept_after_two_pairs():
@@ -119,14 +67,6 @@ def test_one_that_is_tried_late_must_be_surer():
     assert late.effect.low < first.effect.low
     assert late.effect.speedup == first.effect.speedup
     assert "significant" in late.rejection_text
-
-
-def test_what_is_within_the_scatter_is_not_kept():
-    base = [ran(0.2), ran(0.15), ran(0.22), ran(0.17), ran(0.16), ran(0.21)]
-    found = run_ab_test(FIX, bench(base, [ran(0.17)]), [])
-    assert not found.kept
-    assert "significant" in found.rejection_text
-    assert found.effect.pairs == MOST
 
 
 @pytest.mark.parametrize(("treated", "affordable", "hurried"), [
@@ -203,20 +143,12 @@ def test_what_was_slower_in_one_pair_of_two_is_not_called_so():
     assert found.hurried
 
 
-def crowded(step_s, cores):
-    """An arm beside which others took so many of the machine's cores."""
-    arm = ran(step_s)
-    first = arm.report.marks[0]
-    seen = [(mark, (mark - first) / 1e9) for mark in arm.report.marks]
-    samples = [TreeSample(mark, 0, 0, at, 1.0 + at * (1 + cores)) for mark, at in seen]
-    return replace(arm, samples=samples)
-
-
 def test_what_ran_beside_others_is_tried_on():
     """They came for both of two arms in a row: two pairs that agree, and say nothing of the fix."""
     have = psutil.cpu_count()
-    base = [crowded(0.1, 0.0)]
-    treated = [crowded(0.2, have), crowded(0.2, have), *(crowded(0.08, 0.0) for _ in range(4))]
+    base = [crowd(ran(0.1), 0.0)]
+    held_up = [crowd(ran(0.2), have), crowd(ran(0.2), have)]
+    treated = [*held_up, *(crowd(ran(0.08), 0.0) for _ in range(4))]
     found = run_ab_test(FIX, bench(base, treated), [])
     assert found.effect.pairs == MOST
     assert "slower" not in found.rejection_text
@@ -224,10 +156,10 @@ def test_what_ran_beside_others_is_tried_on():
 
 def test_that_others_took_the_machine_is_told():
     have = psutil.cpu_count()
-    arms = bench([crowded(0.1, 0.0)], [crowded(0.2, have)], affordable=False)
+    arms = bench([crowd(ran(0.1), 0.0)], [crowd(ran(0.2), have)], affordable=False)
     why = run_ab_test(FIX, arms, []).rejection_text
     assert f"slower, but other programs used {have:.1f} of the machine's {have} cores" in why
-    quiet = bench([crowded(0.1, have)], [crowded(0.2, have)], affordable=False)
+    quiet = bench([crowd(ran(0.1), have)], [crowd(ran(0.2), have)], affordable=False)
     assert run_ab_test(FIX, quiet, []).rejection_text == "slower"
 
 
@@ -262,12 +194,6 @@ def test_an_arm_with_too_few_steps_to_compare_is_no_harm(without):
     found = run_ab_test(FIX, bench([base], [treated]), [])
     assert found.rejection_kind == "unjudged"
     assert "the job has 8 steps, and a comparison needs 12: not tested" in found.rejection_text
-
-
-def test_a_knob_that_declines_says_why():
-    arm = ran(0.1, took=False, declined={"loader.workers": "it is an IterableDataset"})
-    found = run_ab_test(FIX, bench([ran(0.1)], [arm]), [])
-    assert found.rejection_text == "declined: it is an IterableDataset"
 
 
 def test_what_declines_costs_one_arm():
@@ -370,8 +296,7 @@ def test_without_any_loss_other_numbers_are_unknown_and_no_harm():
     """Class ``rounding``: parameters alone do not show whether the job still learns the same."""
 
     def unseen(arm):
-        told = replace(arm.report, losses=[])
-        return replace(arm, report=told, ranks={0: told}, swayed=True)
+        return replace(telling(arm, losses=[]), swayed=True)
 
     base, treated = unseen(ran(0.2)), unseen(fused(LOSSES))
     found = run_ab_test(FUSED, bench([base], [treated], swayed=lambda seed, steps: base), [])
@@ -383,9 +308,7 @@ def test_where_no_other_rounding_could_be_had_that_is_said():
     """In each such run there was no memory for it, so that it was let be: nothing is known then."""
 
     def swayed(seed, steps):
-        gave_up = replace(ran(0.3), swayed=True)
-        told = replace(gave_up.report, unswayed=True)
-        return replace(gave_up, report=told, ranks={0: told})
+        return replace(telling(ran(0.3), unswayed=True), swayed=True)
 
     found = run_ab_test(FUSED, bench([ran(0.2)], [fused(off(LOSSES, 3e-6))], swayed=swayed), [])
     assert not found.kept
@@ -403,9 +326,7 @@ def test_compiled_code_is_held_by_a_run_that_draws_the_same_numbers(drew, off_by
     """With dropout its losses are others; without any they have to be the same."""
     other = replace(ran(0.1, LOSSES[::-1]), applied={"model.compile": 1})
     drawn = replace(ran(0.3, off(LOSSES, off_by)), applied={"model.compile": 1})
-    base = ran(0.2)
-    told = replace(base.report, drew=drew)
-    base = replace(base, report=told, ranks={0: told})
+    base = telling(ran(0.2), drew=drew)
     swayed = replace(ran(0.3, off(LOSSES, 1e-6)), swayed=True)
     asked = []
     arms = bench(
@@ -416,11 +337,6 @@ def test_compiled_code_is_held_by_a_run_that_draws_the_same_numbers(drew, off_by
     )
     assert run_ab_test(COMPILED, arms, []).kept == kept
     assert asked == [40] * drew
-
-
-def several(step_s, *losses):
-    each = [ran(step_s, one).report for one in losses]
-    return replace(ran(step_s), report=each[0], ranks=dict(enumerate(each)))
 
 
 def test_all_ranks_are_held_not_only_the_first():
@@ -444,9 +360,7 @@ def test_a_rank_that_dies_is_named():
 
 def late(step_s, seconds):
     """An arm whose first step takes so much longer."""
-    arm = ran(step_s)
-    told = replace(arm.report, begun=-int(seconds * 1e9))
-    return replace(arm, report=told, ranks={0: told})
+    return telling(ran(step_s), begun=-int(seconds * 1e9))
 
 
 @pytest.mark.parametrize(
@@ -472,52 +386,41 @@ def test_a_job_that_ends_by_itself_tells_what_is_left_of_it():
     assert run_ab_test(FIX, bench([base], [ran(0.1)]), []).kept
 
 
-def holding(step_s, each, fetched=0.0):
-    """An arm that holds so many bytes more after each step, and fetches so many a second."""
-    arm = ran(step_s)
+def holding(step_s, each, fetched=0.0, *, until=10**6, losses=LOSSES):
+    """An arm that holds so many bytes more after each step up to one of them, and fetches so many a
+    second."""
+    arm = ran(step_s, losses)
     samples = [
-        TreeSample(mark, int(1e9 + each * step + 1000 * (step % 3)), int(fetched * mark / 1e9))
+        TreeSample(
+            mark,
+            int(1e9 + each * min(step, until) + 1000 * (step % 3)),
+            int(fetched * mark / 1e9),
+        )
         for step, mark in enumerate(arm.report.marks)
     ]
     return replace(arm, samples=samples)
 
 
-def test_a_fix_that_leaks_is_rolled_back():
-    further = {"lasting": lambda *_: filling(0.1, 5e6, 10**6, 3 * len(LOSSES))}
-    arms = bench([holding(0.2, 0)], [holding(0.1, 5e6)], left=RemainingJob(10**7), **further)
-    found = run_ab_test(FIX, arms, [])
-    assert not found.kept
-    assert found.rejection_text.startswith(
-        "rolled back: it leaks: host memory grows by 5 MB per step"
-    )
-    assert run_ab_test(
-        FIX, bench([holding(0.2, 5e6)], [holding(0.1, 5e6)], left=RemainingJob(10**7)), []
-    ).kept
-
-
-def filling(step_s, each, until, steps):
-    """An arm that holds more after each step up to one of them, and no more after it."""
-    arm = ran(step_s, losses=[1.0] * steps)
-    samples = [
-        TreeSample(mark, int(1e9 + each * min(step, until) + 1000 * (step % 3)), 0)
-        for step, mark in enumerate(arm.report.marks)
-    ]
-    return replace(arm, samples=samples)
+def test_what_leaks_without_the_fix_too_is_none_of_it():
+    arms = bench([holding(0.2, 5e6)], [holding(0.1, 5e6)], left=RemainingJob(10**7))
+    assert run_ab_test(FIX, arms, []).kept
 
 
 @pytest.mark.parametrize(("until", "kept"), [(len(LOSSES), True), (10**6, False)])
-def test_what_fills_up_in_a_longer_arm_is_no_leak(until, kept):
+def test_a_fix_that_leaks_is_rolled_back_unless_it_fills_up_in_a_longer_arm(until, kept):
     count, asked = len(LOSSES), []
 
     def longer(*steps):
         asked.append(steps)
-        return filling(0.1, 5e6, until, 3 * count)
+        return holding(0.1, 5e6, until=until, losses=3 * LOSSES)
 
     arms = bench([holding(0.2, 0)], [holding(0.1, 5e6)], left=RemainingJob(10**7), lasting=longer)
     found = run_ab_test(FIX, arms, [])
     assert found.kept == kept
     assert asked == [(3 * count, count)]
     assert not kept or found.notes == [f"host memory grows in the first {count} steps only"]
+    leaks = "rolled back: it leaks: host memory grows by 5 MB per step"
+    assert kept or found.rejection_text.startswith(leaks)
 
 
 def test_a_leak_that_there_is_no_time_to_follow_says_how_far_it_was_seen():
@@ -541,9 +444,8 @@ def test_a_leak_whose_longer_arm_failed_is_a_guess_too():
 
 def on_device(step_s, each):
     """An arm whose tensors take so many bytes more of its device after each step."""
-    arm = ran(step_s)
-    told = replace(arm.report, device=[(n, 10**9 + each * n) for n in range(40)], device_free=10**9)
-    return replace(arm, report=told, ranks={0: told})
+    held = [(n, 10**9 + each * n) for n in range(40)]
+    return telling(ran(step_s), device=held, device_free=10**9)
 
 
 def test_a_fix_that_leaks_on_the_device_is_rolled_back():
@@ -583,8 +485,7 @@ def paused(arm, after, seconds):
     """The arm, with code compiled after so many steps."""
     late = int(seconds * 1e9)
     marks = [mark + (late if i >= after else 0) for i, mark in enumerate(arm.report.marks)]
-    told = replace(arm.report, marks=marks, compiled=[(after, late)])
-    return replace(arm, report=told, ranks={0: told})
+    return telling(arm, marks=marks, compiled=[(after, late)])
 
 
 def test_what_a_fix_compiles_once_is_paid_once():
@@ -604,13 +505,3 @@ def test_what_the_job_compiles_and_the_fix_takes_away_is_gained():
     assert found.effect.speedup > 2.0
     both = run_ab_test(FIX, bench([paused(ran(0.1), 25, 3.0)], [paused(ran(0.1), 25, 1.0)]), [])
     assert not both.kept
-
-
-def test_where_one_pair_took_more_than_all_the_time_there_is_no_second():
-    arms = bench([ran(0.1)], [ran(0.09)], over=lambda seconds: seconds >= 2.0)
-    found = run_ab_test(FIX, arms, [])
-    assert found.effect.pairs == 1
-    assert found.hurried
-    assert (
-        found.rejection_text == "no significant gain in 1 pair, and no time was left for more pairs"
-    )

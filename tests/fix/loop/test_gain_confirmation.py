@@ -1,54 +1,13 @@
 """More pairs of what is kept: until its interval is narrow, or something speaks against it."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from made_arms import FIX, bench, ran
 
-from whyidle.fix.arms.arm import ArmResult
-from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.loop.ab_test import run_ab_test
-from whyidle.fix.loop.candidates import Candidate
 from whyidle.fix.loop.optimize import ROUGH, confirm_gain, is_wide, update_gain
-from whyidle.fix.loop.trial_result import MOST, ArmFactory
-from whyidle.model.diagnosis import Edit
-
-LOSSES = [1.0 / (i + 1) for i in range(40)]
-FIX = Candidate(
-    fix="gc-freeze", cause="python-gc-pauses", consent="none", summary="",
-    edits=(Edit(knob="gc.freeze", value=True),), predicted=None, risk="",
-)  # fmt: skip
-
-
-def ran(step_s, **more):
-    marks = [int(1e9 + step_s * i * 1e9) for i in range(len(LOSSES))]
-    told = ProcessReport(ended="stopped", begun=0, marks=marks, losses=[*LOSSES])
-    arm = ArmResult("stopped", 0, 1.0, Path("nowhere"), "", told, applied={"gc.freeze": 1})
-    return replace(arm, ranks={0: told}, **more)
-
-
-def arms(*found):
-    """Handed out in turn; what is an exception is raised."""
-    waiting = list(found)
-
-    def run():
-        one = waiting.pop(0)
-        if isinstance(one, BaseException):
-            raise one
-        return one
-
-    return run
-
-
-def bench(base, treated, affordable=lambda: True):
-    unasked = {
-        name: lambda *_: pytest.fail("not asked for") for name in ("other", "swayed", "drawn")
-    }
-    return ArmFactory(
-        base=arms(*base), treated=arms(*treated), affordable=affordable, say=lambda _: None,
-        **unasked,
-    )  # fmt: skip
-
+from whyidle.fix.loop.trial_result import MOST
 
 BASES = [ran(0.100 * way) for way in (0.94, 1.06, 0.97, 1.03, 1.0, 1.0)]
 TREATS = [ran(0.025 * way) for way in (1.05, 0.95, 1.02, 0.98, 1.0, 1.0)]
@@ -75,7 +34,7 @@ def test_pairs_are_added_until_the_interval_is_narrow(found):
 
 def test_without_time_it_is_told_by_the_pairs_that_there_are(found):
     wide = found.effect
-    confirm_gain(found, bench((), (), lambda: False), ())
+    confirm_gain(found, bench((), (), affordable=False), ())
     assert found.effect.pairs == 2
     assert found.effect.speedup == wide.speedup
     assert wide.low < found.effect.low < found.effect.high < wide.high

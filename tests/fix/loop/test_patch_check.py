@@ -1,15 +1,13 @@
 """Handing a patch over: its numbers must hold, and its speed is told beside what was promised."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
 import pytest
+from made_arms import LOSSES, ran, telling
 
 from whyidle.diagnosis.diagnose import diagnose_job
-from whyidle.fix.arms.arm import ArmResult
-from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.loop import patch_check
 from whyidle.fix.loop.candidates import Candidate
 from whyidle.fix.loop.optimize import Optimized
@@ -20,7 +18,6 @@ from whyidle.model.diagnosis import Edit
 from whyidle.testing.demo import job
 
 SCRIPT = "import torch\n\ntorch.autograd.set_detect_anomaly(True)\n"
-LOSSES = [1.0 / (i + 1) for i in range(40)]
 FIX = Candidate(
     "debug-mode-off",
     "debug-mode-left-on",
@@ -30,18 +27,6 @@ FIX = Candidate(
     None,
     "",
 )
-
-
-def told(step_s, losses=LOSSES):
-    return ProcessReport(
-        "stopped", 0, [int(1e9 + step_s * i * 1e9) for i in range(40)], list(losses)
-    )
-
-
-def ran(step_s, ending="stopped", **named):
-    return ArmResult(
-        ending, 0, 4.0, Path("nowhere"), "", one := told(step_s, **named), ranks={0: one}
-    )
 
 
 @dataclass
@@ -73,7 +58,7 @@ class Trials:
 def healed():
     """The fix was worth 1.5, 1.4 to 1.6."""
     gain = SpeedupEstimate(1.5, 1.4, 1.6, 2)
-    base = told(0.15)
+    base = ran(0.15).report
     found = TrialResult(FIX, kept=True, effect=gain, base_s=[0.15, 0.15], treated_s=[0.1, 0.1])
     found.untreated = {0: BaselineRuns(base, base)}
     before = diagnose_job([job().timeline()])
@@ -192,16 +177,10 @@ def test_other_numbers_or_a_crash_hand_over_nothing(tmp_path, healed):
     assert "SyntaxError: no" in over(tmp_path, healed, Trials([crashed], [])).explanation
 
 
-def with_files(one, files):
-    told = replace(one.report, files=files)
-    return replace(one, report=told, ranks={0: told})
-
-
 def test_a_run_of_the_files_as_they_were_is_no_check(tmp_path, healed):
     """Faster or not, with the same numbers or not."""
-    as_it_was = with_files(
-        ran(0.1, losses=[2 * x for x in LOSSES]), {str(tmp_path / "train.py"): []}
-    )
+    other = ran(0.1, losses=[2 * x for x in LOSSES])
+    as_it_was = telling(other, files={str(tmp_path / "train.py"): []})
     found = over(tmp_path, healed, Trials([as_it_was], []))
     assert found.is_writable
     assert found.speedup is None
@@ -211,9 +190,9 @@ def test_a_run_of_the_files_as_they_were_is_no_check(tmp_path, healed):
 
 
 def test_the_copies_are_found_as_the_trials_found_the_files(tmp_path, healed):
-    told = with_files(ran(0.1), {str(tmp_path / "train.py"): [str(tmp_path)]})
+    told = telling(ran(0.1), files={str(tmp_path / "train.py"): [str(tmp_path)]})
     judged = replace(healed.judged[0], treats=[told])
-    trials = Trials([with_files(ran(0.1), {"/copy/train.py": []})], [])
+    trials = Trials([telling(ran(0.1), files={"/copy/train.py": []})], [])
     found = over(tmp_path, replace(healed, judged=[judged]), trials)
     assert found.patch.own.folders[0] == tmp_path
     assert "1.50 times as fast" in found.explanation

@@ -2,13 +2,13 @@
 
 import resource
 from dataclasses import replace
-from pathlib import Path
 
+import made_arms
 import msgspec
 import pytest
+from imagined_job import Voice
+from made_arms import ran
 
-from whyidle.fix.arms.arm import ArmResult
-from whyidle.fix.arms.process_report import ProcessReport
 from whyidle.fix.loop.candidates import Candidate
 from whyidle.fix.loop.trial_session import TrialSession
 from whyidle.fix.loop.value_search import (
@@ -20,23 +20,7 @@ from whyidle.model.diagnosis import Edit
 
 WORKERS = Edit(knob="loader.workers", value=4, was=0, among=(4, 8, 2, 16, 1))
 KEEP = Edit(knob="loader.persistent_workers", value=True)
-FIX = Candidate(
-    fix="loader-workers",
-    cause="dataloader-no-workers",
-    consent="rounding",
-    summary="the model's words",
-    edits=(WORKERS, KEEP),
-    predicted=None,
-    risk="",
-)
-
-
-class Voice:
-    def __init__(self):
-        self.said = []
-
-    def show_stage(self, text):
-        self.said.append(text)
+FIX = replace(made_arms.FIX, consent="rounding", summary="the model's words", edits=(WORKERS, KEEP))
 
 
 class Engine:
@@ -53,13 +37,9 @@ class Engine:
 
     def _ran(self, number):
         each, why = self.step_s[number], self.declined.get(number)
-        took = {"loader.workers": 1} if why is None else {}
-        plain = ArmResult("stopped", 0, 1.0, Path("x"), "", applied=took)
-        plain = replace(plain, declined={"loader.workers": why} if why else {})
-        if each is None:
-            return replace(plain, ending="crashed", status=1)
-        marks = [int(i * each * 1e9) for i in range(40)]
-        return replace(plain, report=ProcessReport("stopped", 0, marks, []))
+        declined = {"loader.workers": why} if why else {}
+        ending = "crashed" if each is None else "stopped"
+        return ran(each or 1.0, ending=ending, took=why is None, declined=declined)
 
 
 def healing(tmp_path, engine, budget_s=1e4, arm_s=10.0):

@@ -1,26 +1,18 @@
 """Which untreated runs a fix is held against."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
-from whyidle.fix.arms.arm import ArmResult
-from whyidle.fix.arms.process_report import ProcessReport
+from made_arms import ran, several
+
 from whyidle.fix.loop.candidates import Candidate
 from whyidle.fix.statistics.rank_equivalence import MORE, baseline_by_rank, check_all_ranks
 
 LOSSES = [1.0, 0.5, 0.25]
 
 
-def ran(*losses):
-    ranks = {
-        rank: ProcessReport("stopped", 0, [1, 2, 3], list(each)) for rank, each in enumerate(losses)
-    }
-    return ArmResult("stopped", 0, 1.0, Path("nowhere"), "", ranks[0], ranks=ranks)
-
-
 def test_any_run_tells_that_a_job_does_not_repeat_itself():
     """Of six the fourth is another, of one rank."""
-    usual, odd = ran(LOSSES, LOSSES), ran(LOSSES, [1.0, 0.5, 0.2500001])
+    usual, odd = several(0.1, LOSSES, LOSSES), several(0.1, LOSSES, [1.0, 0.5, 0.2500001])
     known = baseline_by_rank([usual, usual, usual, odd, usual, usual])
     assert known[0].is_repeatable
     assert known[0].again is usual.ranks[0]
@@ -39,20 +31,15 @@ def test_what_varies_is_asked_again_before_a_fix_is_blamed():
     def once_more(losses):
         def run():
             asked.append(losses)
-            return long(losses)
+            return ran(0.1, losses)
 
         return run
 
     fix = Candidate("fix", "cause", "none", "", (), None, "")
-    known = baseline_by_rank([long(base), long([loss * 1.002 for loss in close])])
+    known = baseline_by_rank([ran(0.1, base), ran(0.1, [loss * 1.002 for loss in close])])
     for losses, holds, runs in ((far, True, 1), (base, False, MORE)):
         asked.clear()
         bench = SimpleNamespace(base=once_more(losses), say=lambda _: None)
-        check, found = check_all_ranks(fix, known, [long([loss + 0.06 for loss in far])], bench)
+        check, found = check_all_ranks(fix, known, [ran(0.1, [loss + 0.06 for loss in far])], bench)
         assert check.holds == holds, check
         assert len(asked) == len(found[0].more) == runs
-
-
-def long(losses):
-    told = ProcessReport("stopped", 0, list(range(len(losses))), losses)
-    return ArmResult("stopped", 0, 1.0, Path("nowhere"), "", told, ranks={0: told})
