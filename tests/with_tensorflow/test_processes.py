@@ -145,7 +145,7 @@ def test_a_burst_adds_no_line_to_what_tensorflow_logs(tmp_path, monkeypatch):
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
     run_job(tmp_path, LOOP.replace("STEPS", "400"))
     log = (tmp_path / "stderr").read_text()
-    assert "oneDNN" in log
+    assert log.strip()  # TensorFlow logs here, if only that it found no GPU
     assert "rofile" not in log
     (told,) = (json.loads(path.read_text()) for path in tmp_path.glob("*.bursts.json"))
     states = [burst["state"] for burst in told["bursts"]]
