@@ -37,7 +37,7 @@ def job(monkeypatch):
 
 @pytest.fixture
 def utils(monkeypatch):
-    found = types.SimpleNamespace(graph_break_reasons=[], guard_failures={})
+    found = types.SimpleNamespace(guard_failures={})
     monkeypatch.setitem(sys.modules, "torch._dynamo.utils", found)
     return found
 
@@ -65,18 +65,6 @@ def test_the_last_metrics_tell_the_reason_where_they_have_one(job, utils):
     module._compile(forward.__code__)
     module._compile(forward.__code__)
     assert loop.documents["compiles.json"]["compiles"][1]["reason"] == "size mismatch"
-
-
-def test_graph_breaks_are_counted_by_place_also_after_a_reset(job, utils):
-    loop, module = job
-    frame = types.SimpleNamespace(filename="/job/model.py", lineno=9, name="forward")
-    broken = types.SimpleNamespace(reason="print", user_stack=[frame])
-    utils.graph_break_reasons += [broken, broken]
-    module._compile(forward.__code__)
-    utils.graph_break_reasons[:] = [broken]
-    module._compile(forward.__code__)
-    (told,) = loop.documents["compiles.json"]["graph_breaks"]
-    assert told == {"reason": "print", "stack": "/job/model.py(9): forward", "count": 3}
 
 
 def test_the_compiler_s_own_errors_pass_and_are_noted(job, utils):

@@ -78,19 +78,6 @@ def test_calls_that_a_script_imports_by_name_are_seen(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("used", "mode", "told"), [(True, 1, True), (True, 0, False), (False, None, False)]
-)
-def test_whether_cuda_reports_waits_is_asked_of_one_in_use_only(monkeypatch, used, mode, told):
-    """Asking another would start it."""
-    loop = standin.Trained()
-    loop.remove_faulty = lambda where, error: pytest.fail(f"{where}: {error}")
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: used)
-    ask = (lambda: mode) if used else (lambda: pytest.fail("it was asked"))
-    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", ask)
-    assert described(loop).read_switches(torch)["sync_debug"] is told
-
-
 def test_optimizers_beside_the_first_are_told_by_the_names_of_their_steps():
     loop = standin.Loop()
     loop.add_listener(described(loop))

@@ -32,7 +32,6 @@ class Switches(Struct, frozen=True):
     cudnn_deterministic: bool | None = None
     deterministic: bool | None = None
     anomaly_mode: bool | None = None
-    sync_debug: bool | None = None
     run_eagerly: bool | None = None  # of the model that is fitted
     functions_eager: bool | None = None  # of all traced functions
     steps_per_call: int | None = None  # of the model that is fitted
@@ -84,7 +83,6 @@ class ExchangeFacts(Struct, frozen=True):
     total_parameter_size_bytes: float = 0.0
     avg_backward_comm_time: float = 0.0
     avg_backward_compute_comm_overlap_time: float = 0.0
-    mark_ns: float = 0.0  # what noting the use of one parameter takes
     made: str = ""  # the stack that wrapped the model
 
 

@@ -98,7 +98,6 @@ def watched(*, walk: float, told: dict[str, object], waits: tuple[float, ...] = 
 
 TOLD = {
     "num_parameter_tensors": 1000,
-    "mark_ns": 2_000.0,
     "made": "torch/nn/wrap.py(3): wrap;train.py(12): main",
 }
 

@@ -10,7 +10,7 @@ from .events import Events
 from .recorder import ANNOTATION, clock_ns
 
 MOST = 200
-"""most recorded compilations and places of graph breaks; later ones are only counted"""
+"""most recorded compilations; later ones are only counted"""
 LONGEST = 300
 """recorded characters of a reason"""
 
@@ -60,13 +60,12 @@ class CompilationLog:
             self.compiles = [*self.compiles, entry]
         return role, name
 
-    def write_document(self, **more: Any) -> None:
+    def write_document(self) -> None:
         """Publish the document for the writing thread; its contents are not changed afterwards."""
         self.events.recorder.documents["compiles.json"] = {
             "count": self.count,
             "functions": len(self.seen),
             "compiles": self.compiles,
-            **more,
         }
 
 

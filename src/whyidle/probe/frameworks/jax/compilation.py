@@ -70,7 +70,7 @@ class Compilations(CompilationLog):
     def _record(self, key: tuple[str, int, str], begin: int, end: int) -> None:
         reason, self.reason = self.reason, None
         self.add_compilation(key, begin, reason, end=end)
-        self.write_document(graph_breaks=[])
+        self.write_document()
 
     def note_reason(self, text: str) -> None:
         """Keep JAX's explanation of a cache miss for the compilation that follows."""

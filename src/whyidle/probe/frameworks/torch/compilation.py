@@ -1,4 +1,4 @@
-"""Records what ``torch.compile`` does: each compilation, its reason, and graph breaks.
+"""Records what ``torch.compile`` does: each compilation and its reason.
 
 Nothing is imported for this: a finder waits until the job itself imports Dynamo, and then wraps the
 one function that every compilation calls. Compilations are rare and take milliseconds to minutes,
@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any
 
 from ... import wire
-from ...core.compilation_log import MOST, CompilationLog, shorten_text
+from ...core.compilation_log import CompilationLog
 from ...core.events import Events
 from ...core.import_hooks import ModuleWaiter
 from ...core.recorder import ANNOTATION, clock_ns
@@ -29,8 +29,6 @@ class CompileRecorder(CompilationLog):
 
     def __init__(self, events: Events) -> None:
         super().__init__(events)
-        self.breaks: dict[tuple[str, str], int] = {}
-        self.looked = 0
         self.begun = 0
         self.names: dict[str, tuple[str, str]] = {}
         """compiler's number of a compilation -> role and label"""
@@ -40,24 +38,8 @@ class CompileRecorder(CompilationLog):
         key = (code.co_filename, code.co_firstlineno, code.co_name)
         reason = _recompile_reason(code) if key in self.seen else None
         self.names[str(number)] = self.add_compilation(key, begin, reason, failed)
-        self._look_for_breaks()
-        breaks = [
-            {"reason": reason, "stack": stack, "count": count}
-            for (reason, stack), count in self.breaks.items()
-        ]
-        self.write_document(graph_breaks=breaks)
+        self.write_document()
         self._listen_elsewhere()
-
-    def _look_for_breaks(self) -> None:
-        reasons = list(getattr(_dynamo_utils(), "graph_break_reasons", ()))
-        fresh = reasons[self.looked :] if len(reasons) >= self.looked else reasons
-        self.looked = len(reasons)
-        for reason in fresh:
-            stack = reversed(getattr(reason, "user_stack", None) or ())
-            frames = [f"{f.filename}({f.lineno}): {f.name}" for f in stack][:6]
-            key = (shorten_text(getattr(reason, "reason", "")) or "", ";".join(frames))
-            if key in self.breaks or len(self.breaks) < MOST:
-                self.breaks[key] = self.breaks.get(key, 0) + 1
 
     # -- backward passes and CUDA graphs are compiled later, when they first run -----------------
 
@@ -101,13 +83,9 @@ def _callback_handler() -> Any:
     return getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
 
 
-def _dynamo_utils() -> Any:
-    return sys.modules.get("torch._dynamo.utils")
-
-
 def _recompile_reason(code: CodeType) -> Any:
     """Why a function was recompiled: the guard that failed."""
-    utils = _dynamo_utils()
+    utils = sys.modules.get("torch._dynamo.utils")
     metrics: list[Any] = getattr(utils, "get_compilation_metrics", list)()
     last: Any = metrics[-1] if metrics else None
     if getattr(last, "co_name", None) == code.co_name and hasattr(last, "recompile_reason"):

@@ -30,7 +30,6 @@ WALK = "reducer::search_unused_parameters"
 TOLD_EVERY = 64
 """backward passes between two readings of DistributedDataParallel's own log"""
 LEAST_WAIT_NS = 1_000
-MARKS = 64
 LOGGED = (
     "find_unused_parameters",
     "unused_parameter_size",
@@ -54,7 +53,6 @@ class GradientExchange:
         """backward passes with an exchange"""
         self.made = ""
         """the stack that wrapped the last model"""
-        self.mark_ns: float | None = None
         self.unused: list[int] = []
         """bytes of parameters without a gradient, at each reading of the log"""
         self._queue, self._queue_of = -1, 0
@@ -151,9 +149,6 @@ class GradientExchange:
         log = model._get_ddp_logging_data()
         settings = {key: log[key] for key in LOGGED if key in log}
         if settings.get("find_unused_parameters"):
-            if self.mark_ns is None:
-                self.mark_ns = _mark_ns()
-            settings["mark_ns"] = self.mark_ns
             self.unused.append(int(settings.get("unused_parameter_size", 0)))
             settings["unused_readings"] = len(self.unused)
             settings["unused_varies"] = len(set(self.unused)) > 1
@@ -173,20 +168,3 @@ def _syncs(model: Any) -> Any:
     lies within it."""
     own = model.__dict__
     return own.get("require_forward_param_sync", own.get("require_backward_grad_sync"))
-
-
-def _mark_ns() -> float:
-    """Measure the cost of writing and reading one number of a small tensor. A search for unused
-    parameters does that for every parameter, in C++ where it cannot be timed."""
-    import torch
-
-    with torch.no_grad():
-        marks = torch.zeros(MARKS, dtype=torch.int32, device="cpu")
-        took = []
-        for _ in range(3):
-            begin = clock_ns()
-            for index in range(MARKS):
-                marks[index] = 1
-                marks[index].item()
-            took.append(clock_ns() - begin)
-    return min(took) / MARKS

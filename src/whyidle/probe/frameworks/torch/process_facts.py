@@ -24,7 +24,6 @@ from . import accelerator
 
 ENVIRONMENT = (
     "CUDA_LAUNCH_BLOCKING",
-    "TORCH_DISTRIBUTED_DEBUG",
     "TORCH_SHOW_CPP_STACKTRACES",
     "NCCL_DEBUG",
     "PYTORCH_CUDA_ALLOC_CONF",
@@ -126,7 +125,6 @@ class FactsReader(Listener):
             "deterministic": ask("deterministic", lambda: bool(deterministic())),
             "cudnn_benchmark": ask("cudnn_benchmark", lambda: bool(cudnn.benchmark)),
             "cudnn_deterministic": ask("cudnn_deterministic", lambda: bool(cudnn.deterministic)),
-            "sync_debug": ask("sync_debug", lambda: _reports_waits(torch)),
         }
 
     def _anomaly_mode(self, torch: Any) -> bool:
@@ -139,12 +137,6 @@ class FactsReader(Listener):
         except Exception as error:  # contained: the other facts are still recorded
             self.events.remove_faulty(f"switch {name}", error)
             return None
-
-
-def _reports_waits(torch: Any) -> bool:
-    """Whether CUDA reports every wait; not read unless CUDA is in use, as that would start it."""
-    cuda = torch.cuda
-    return bool(cuda.is_initialized() and cuda.get_sync_debug_mode())
 
 
 def _count_switches(facts: ProcessFacts, switches: Switches) -> dict[str, int]:
